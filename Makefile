@@ -1,0 +1,52 @@
+# The two commands that matter: `make demo` shows the product, `make test`
+# judges it. Both install what is missing and say what they are doing.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(VERSION)
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+.PHONY: demo
+demo: ## Show the product on a real control plane, in network namespaces (root, about two minutes after the first build)
+	@scripts/need
+	@echo "==> building the demo (the first time, this compiles client-go: about two minutes)"
+	@cd test/lab && CGO_ENABLED=0 go run ./cmd/demo
+
+.PHONY: build
+build: ## Build the binaries into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: test
+test: ## Run every test: lint, unit, wire and lab (root)
+	@scripts/need
+	@scripts/test
+
+.PHONY: unit
+unit: ## Run only the tests that need neither root nor the lab
+	go test -race ./...
+
+.PHONY: lint
+lint: ## Run only the linters
+	@scripts/test lint
+
+.PHONY: update
+update: ## Rewrite golden files and generated references
+	go test ./pkg/... -update
+
+.PHONY: bench
+bench: ## Run the benchmarks, each beside what it is compared with
+	go test -run '^$$' -bench . -benchmem ./pkg/...
+
+.PHONY: soak
+soak: ## Run the lab tests longer and more often (about an hour)
+	@scripts/need
+	@CCM_SOAK=1 scripts/test lab
+
+.PHONY: clean
+clean: ## Remove what the build left here (not the control plane in the cache)
+	rm -rf bin dist
