@@ -1,0 +1,219 @@
+package ipam
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// coolDown is how long a freed address is given out last, so that a late
+// announcer or a router of its former life meets nobody.
+const coolDown = 30 * time.Second
+
+// holding is an address that is not free.
+type holding struct {
+	at      *place     // nil: in no pool
+	origin  string     // the pool that it lies in, or lay in last
+	users   []*service // hold it; more than one: shared
+	leavers []*service // gave it up, but their status may still show it
+}
+
+// bar is why an address is never given out, though a pool contains it.
+type bar struct {
+	reason Reason
+	text   string
+}
+
+// freed is an address that cools down.
+type freed struct {
+	addr netip.Addr
+	at   time.Time
+}
+
+// everybody calls f with each Service that keeps the address from being free.
+func (h *holding) everybody(f func(*service) bool) bool {
+	return slices.ContainsFunc(h.users, f) || slices.ContainsFunc(h.leavers, f)
+}
+
+func (h *holding) inNamespace(namespace string) bool {
+	return h.everybody(func(s *service) bool { return s.namespace == namespace })
+}
+
+// put binds a holding to the place of its address in the pools in force.
+func (a *Allocator) put(addr netip.Addr, h *holding) {
+	h.at = a.at(addr)
+	if h.at == nil {
+		return
+	}
+	p := h.at.pool
+	h.origin = p.Name
+	p.held[familyOf(addr).index()]++
+	h.at.shelf.rested.cut(single(addr))
+	h.at.shelf.tired.cut(single(addr))
+	var counted []string
+	h.everybody(func(s *service) bool {
+		if !slices.Contains(counted, s.namespace) {
+			counted = append(counted, s.namespace)
+			p.perNamespace[s.namespace]++
+		}
+		return false
+	})
+}
+
+// claim makes a Service hold an address, whoever else does.
+func (a *Allocator) claim(s *service, addr netip.Addr) {
+	h, taken := a.holdings[addr]
+	switch {
+	case !taken:
+		h = &holding{users: []*service{s}}
+		a.holdings[addr] = h
+		delete(a.cooling, addr)
+		a.put(addr, h)
+	case slices.Contains(h.leavers, s):
+		h.leavers = without(h.leavers, s)
+		s.leaving = without(s.leaving, addr)
+		h.users = append(h.users, s)
+	default:
+		if h.at != nil && !h.inNamespace(s.namespace) {
+			h.at.pool.perNamespace[s.namespace]++
+		}
+		h.users = append(h.users, s)
+	}
+	s.held = append(s.held, addr)
+	a.share(s, addr)
+	a.stir(addr)
+}
+
+// stir notes that others share an address now, or on other terms.
+func (a *Allocator) stir(addr netip.Addr) {
+	a.lift(blocker{kind: onAddress, addr: addr})
+	for _, s := range a.holdings[addr].users {
+		if s.sharing.key != "" {
+			a.lift(blocker{kind: onSharing, name: s.sharing.key})
+		}
+	}
+}
+
+// drop makes a Service hold an address no more. The address is not free
+// before vacate: the status may still show it.
+func (a *Allocator) drop(s *service, addr netip.Addr) {
+	h := a.holdings[addr]
+	h.users = without(h.users, s)
+	h.leavers = append(h.leavers, s)
+	s.held = without(s.held, addr)
+	s.leaving = append(s.leaving, addr)
+	a.unshare(s, addr)
+	a.stir(addr)
+}
+
+// vacate ends the leaving of a Service.
+func (a *Allocator) vacate(s *service, addr netip.Addr) {
+	h := a.holdings[addr]
+	h.leavers = without(h.leavers, s)
+	s.leaving = without(s.leaving, addr)
+	if h.at != nil {
+		a.uncount(s.namespace, h)
+	}
+	a.stir(addr)
+	if len(h.users)+len(h.leavers) == 0 {
+		a.free(addr, h)
+	}
+}
+
+// uncount takes an address from the quota of a namespace, if none of its
+// Services has it any more.
+func (a *Allocator) uncount(namespace string, h *holding) {
+	p := h.at.pool
+	a.lift(blocker{kind: onMoving, pool: p.Name, name: namespace})
+	if h.inNamespace(namespace) {
+		return
+	}
+	a.lift(blocker{kind: onQuota, pool: p.Name, name: namespace})
+	if p.perNamespace[namespace]--; p.perNamespace[namespace] == 0 {
+		delete(p.perNamespace, namespace)
+	}
+}
+
+func (a *Allocator) vacateAll(s *service) {
+	for len(s.leaving) > 0 {
+		a.vacate(s, s.leaving[0])
+	}
+}
+
+func (a *Allocator) dropAll(s *service) {
+	for len(s.held) > 0 {
+		a.drop(s, s.held[0])
+	}
+}
+
+// free puts an address back on its shelf, with those given out last.
+func (a *Allocator) free(addr netip.Addr, h *holding) {
+	delete(a.holdings, addr)
+	a.cooling[addr] = a.now
+	a.cooled = append(a.cooled, freed{addr, a.now})
+	if h.at == nil {
+		return
+	}
+	f := familyOf(addr)
+	h.at.pool.held[f.index()]--
+	if !a.offered(h.at, addr) {
+		return
+	}
+	h.at.shelf.tired.add(single(addr))
+	if h.at.owner != "" {
+		a.hurry(h.at.owner)
+		return
+	}
+	a.lift(blocker{kind: onFree, pool: h.at.pool.Name, name: string(f)})
+}
+
+// offered tells whether an address belongs on its shelf while it is free.
+func (a *Allocator) offered(at *place, addr netip.Addr) bool {
+	_, barred := a.barred[addr]
+	return !barred && !at.pool.avoids(addr)
+}
+
+// rest moves what has cooled down to the rested addresses. A time before the
+// freeing counts as after it: a clock that was set back must not make
+// addresses wait for it.
+func (a *Allocator) rest(now time.Time) {
+	a.now = now
+	for len(a.cooled) > 0 {
+		next := a.cooled[0]
+		if age := now.Sub(next.at); 0 <= age && age < coolDown {
+			return
+		}
+		a.cooled = a.cooled[1:]
+		if since, cools := a.cooling[next.addr]; cools && since.Equal(next.at) {
+			delete(a.cooling, next.addr)
+			a.move(next.addr)
+		}
+	}
+}
+
+// move takes an address from the tired to the rested ones of its shelf.
+func (a *Allocator) move(addr netip.Addr) {
+	if at := a.at(addr); at != nil && a.offered(at, addr) {
+		at.shelf.tired.cut(single(addr))
+		at.shelf.rested.add(single(addr))
+	}
+}
+
+// tire takes an address from the rested to the tired ones of its shelf.
+func (a *Allocator) tire(addr netip.Addr) {
+	if at := a.at(addr); at != nil && a.offered(at, addr) {
+		at.shelf.rested.cut(single(addr))
+		at.shelf.tired.add(single(addr))
+	}
+}
+
+// without returns a list without one of its elements, nil if it was the last.
+func without[T comparable](list []T, gone T) []T {
+	if len(list) == 1 && list[0] == gone {
+		return nil
+	}
+	if i := slices.Index(list, gone); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}

@@ -1,0 +1,48 @@
+package ipam
+
+import "net/netip"
+
+// quota says, if the namespace has its share of a pool already, so: for an
+// address, which may be one that it shares, or for any that is free.
+func (q *search) quota(p *pool, f Family, addr netip.Addr) *refusal {
+	if h := q.holdings[addr]; h != nil && h.inNamespace(q.s.namespace) {
+		return nil
+	}
+	if !p.full(q.s.namespace, q.givesBack(p, f)) {
+		return nil
+	}
+	kind := onQuota
+	if len(q.giving)+len(q.gone)+len(q.s.leaving) > 0 {
+		kind = onMoving
+	}
+	return refuse(QuotaExceeded, "namespace %s may not have more than %d addresses of pool %q",
+		q.s.namespace, p.MaxPerNamespace, p.Name).
+		on(blocker{kind: kind, pool: p.Name, name: q.s.namespace})
+}
+
+// givesBack returns by how many addresses the namespace will have less of a
+// pool if the Service gets one of family f, that one not counted.
+func (q *search) givesBack(p *pool, f Family) int {
+	n := q.alone(p, q.s.leaving) + q.alone(p, q.gone) + q.alone(p, q.giving[f])
+	for other, addr := range q.found {
+		n += q.alone(p, q.giving[other])
+		if h := q.holdings[addr]; q.at(addr).pool == p && (h == nil || !h.inNamespace(q.s.namespace)) {
+			n--
+		}
+	}
+	return n
+}
+
+// alone returns how many of some addresses are of a pool and not kept in the
+// namespace by another Service.
+func (q *search) alone(p *pool, addresses []netip.Addr) int {
+	n := 0
+	for _, addr := range addresses {
+		h := q.holdings[addr]
+		another := func(u *service) bool { return u != q.s && u.namespace == q.s.namespace }
+		if h.at != nil && h.at.pool == p && !h.everybody(another) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,181 @@
+package ipam
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+// Assigned returns what a Service holds, nil if nothing. What others wrote to
+// its status and we have not adopted is not counted.
+func (a *Allocator) Assigned(key Key) []netip.Addr {
+	s := a.services[key]
+	if s == nil || !s.ours {
+		return nil
+	}
+	return slices.Clone(s.held)
+}
+
+// Usage is the state of one pool.
+type Usage struct {
+	Pool    string
+	Family  Family
+	Size    uint64 // what can be given out, held or not; saturates at 1<<63 - 1
+	Held    int
+	Cooling int // freed less than 30 s ago
+}
+
+// Usage returns the state of each pool and family, in the order of the pools.
+// Addresses that are never given out, such as those of Nodes, do not count to
+// the size.
+func (a *Allocator) Usage(now time.Time) []Usage {
+	a.rest(now)
+	cooling := map[*pool]*[2]int{}
+	for addr := range a.cooling {
+		if at := a.at(addr); at != nil && a.offered(at, addr) {
+			if cooling[at.pool] == nil {
+				cooling[at.pool] = new([2]int)
+			}
+			cooling[at.pool][familyOf(addr).index()]++
+		}
+	}
+	var out []Usage
+	for _, p := range a.pools {
+		for _, f := range []Family{IPv4, IPv6} {
+			if len(p.of(f)) == 0 {
+				continue
+			}
+			u := Usage{Pool: p.Name, Family: f, Size: p.size[f.index()], Held: p.held[f.index()]}
+			if c := cooling[p]; c != nil {
+				u.Cooling = c[f.index()]
+			}
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+// Holding is one held address.
+type Holding struct {
+	Address  netip.Addr
+	Pool     string // empty: in no pool
+	Services []Key  // sorted; more than one: shared
+}
+
+// Holdings returns all held addresses in ascending order.
+func (a *Allocator) Holdings() []Holding {
+	var out []Holding
+	for _, addr := range slices.SortedFunc(maps.Keys(a.holdings), netip.Addr.Compare) {
+		holders := a.Holders(addr)
+		if len(holders) == 0 {
+			continue
+		}
+		h := Holding{Address: addr, Services: holders}
+		if at := a.holdings[addr].at; at != nil {
+			h.Pool = at.pool.Name
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// Holders returns the Services that hold an address, sorted.
+func (a *Allocator) Holders(addr netip.Addr) []Key {
+	h := a.holdings[addr]
+	if h == nil {
+		return nil
+	}
+	var out []Key
+	for _, s := range h.users {
+		if s.ours {
+			out = append(out, s.key)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Loss is an address in use that other pools would take away or move.
+type Loss struct {
+	Key     Key
+	Address netip.Addr
+	Message string
+}
+
+// Losses tells which held addresses would be taken away or moved if pools
+// came into force, sorted by address. It changes nothing: it tries the pools
+// on a copy, as if every status were written at once.
+func (a *Allocator) Losses(pools []config.Pool) []Loss {
+	trial := a.copy()
+	trial.configure(pools, a.barred)
+	services := slices.SortedFunc(maps.Values(trial.services), byAge)
+	why := map[*service]map[netip.Addr]string{}
+	for _, s := range services {
+		why[s] = map[netip.Addr]string{}
+		for _, addr := range s.held {
+			why[s][addr], _ = trial.complaint(s, addr)
+		}
+	}
+	for _, s := range services {
+		trial.decide(s)
+		trial.vacateAll(s)
+		trial.serve()
+	}
+	var out []Loss
+	for _, s := range services {
+		for _, addr := range a.Assigned(s.key) {
+			if !slices.Contains(s.held, addr) {
+				out = append(out, Loss{Key: s.key, Address: addr, Message: fate(s, addr, why[s][addr])})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Loss) int {
+		return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Key, b.Key))
+	})
+	return out
+}
+
+// fate says what a Service has instead of an address, and why.
+func fate(s *service, addr netip.Addr, why string) string {
+	if why == "" {
+		why = "it is not what the Service asks for"
+	}
+	for _, other := range s.held {
+		if familyOf(other) == familyOf(addr) {
+			return fmt.Sprintf("%s moves from %s to %s: %s", s.key, addr, other, why)
+		}
+	}
+	return fmt.Sprintf("%s loses %s: %s", s.key, addr, why)
+}
+
+// copy returns an Allocator without pools in which the same is held.
+func (a *Allocator) copy() *Allocator {
+	out := New()
+	out.now = a.now
+	twins := make(map[*service]*service, len(a.services))
+	for key, s := range a.services {
+		twin := &service{standing: s.standing, terms: s.terms, namespace: s.namespace,
+			held: slices.Clone(s.held), leaving: slices.Clone(s.leaving)}
+		out.services[key], twins[s] = twin, twin
+	}
+	twin := func(list []*service) []*service {
+		out := make([]*service, 0, len(list))
+		for _, s := range list {
+			out = append(out, twins[s])
+		}
+		return out
+	}
+	for addr, h := range a.holdings {
+		out.holdings[addr] = &holding{origin: h.origin, users: twin(h.users), leavers: twin(h.leavers)}
+		for _, s := range out.holdings[addr].users {
+			out.share(s, addr)
+		}
+	}
+	out.cooling, out.cooled = maps.Clone(a.cooling), slices.Clone(a.cooled)
+	return out
+}

@@ -1,0 +1,301 @@
+package ipam
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+// search looks for addresses of the families that a Service needs. It changes
+// nothing.
+type search struct {
+	*Allocator
+	s      *service
+	gone   []netip.Addr            // what the Service gives up anyway
+	giving map[Family][]netip.Addr // what it gives up for what is found
+	anchor *pool                   // the pool of its other address, if it has one
+
+	pools  []*pool    // may be asked for addresses, in this order
+	others []*refusal // why the other pools may not
+
+	found    map[Family]netip.Addr
+	refused  map[Family]*refusal
+	blockers []blocker // all that stood in the way, whichever way was tried
+}
+
+// run finds an address for each family, or why there is none.
+func (q *search) run(families []Family) {
+	if len(families) == 0 {
+		return
+	}
+	if no := q.s.contradiction(); no != nil {
+		q.refused = map[Family]*refusal{}
+		for _, f := range families {
+			q.refused[f] = no
+		}
+		return
+	}
+	q.choosePools()
+	anchor := q.anchor
+	if q.try(families, true) || len(families) < 2 {
+		return
+	}
+	// What one family took of a quota may be what the other one lacks.
+	found, refused := q.found, q.refused
+	backwards := []Family{families[1], families[0]}
+	for _, other := range []struct {
+		order []Family
+		share bool
+	}{{backwards, true}, {families, false}, {backwards, false}} {
+		q.anchor = anchor
+		if q.try(other.order, other.share) {
+			return
+		}
+	}
+	q.found, q.refused = found, refused
+}
+
+// try looks for addresses of families, in this order, and tells whether it
+// found them all. It prefers what the Service asks for by address, what is
+// reserved for it, what it may share, and one pool for both families.
+func (q *search) try(families []Family, share bool) bool {
+	q.found, q.refused = map[Family]netip.Addr{}, map[Family]*refusal{}
+	for _, f := range families {
+		if addr, ok := q.s.wantsAddress(f); ok {
+			q.request(f, addr)
+		} else if addr, ok := q.reservation(f); ok {
+			q.take(f, addr)
+		}
+	}
+	if share {
+		for _, f := range q.open(families) {
+			if addr, ok := q.shareable(q.s, f, q.suits); ok {
+				q.take(f, addr)
+			}
+		}
+	}
+	q.fromPools(q.open(families))
+	for _, no := range q.refused {
+		q.blockers = append(q.blockers, no.blockers...)
+	}
+	return len(q.refused) == 0
+}
+
+// open returns the families without an answer yet.
+func (q *search) open(families []Family) []Family {
+	var out []Family
+	for _, f := range families {
+		if _, found := q.found[f]; !found && q.refused[f] == nil {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func (q *search) take(f Family, addr netip.Addr) {
+	q.found[f] = addr
+	if at := q.at(addr); q.anchor == nil && at != nil {
+		q.anchor = at.pool
+	}
+}
+
+// choosePools works out which pools may be asked: those that the Service
+// names, else all that give out addresses by themselves and are for it.
+func (q *search) choosePools() {
+	if names := q.s.wantsPools(); len(names) > 0 {
+		for _, name := range names {
+			if p := q.byName[name]; p != nil {
+				q.consider(p, true)
+			} else {
+				q.others = append(q.others, refuse(NoPool, "no pool is named %q", name))
+			}
+		}
+		return
+	}
+	for _, p := range q.tried {
+		q.consider(p, false)
+	}
+}
+
+func (q *search) consider(p *pool, asked bool) {
+	no := p.closed()
+	if no == nil && !asked && !p.AutoAssign {
+		no = refuse(NoPool, "pool %q gives out addresses only on request", p.Name)
+	}
+	if no == nil {
+		no = p.serves(q.s, asked)
+	}
+	if no != nil {
+		q.others = append(q.others, no)
+		return
+	}
+	q.pools = append(q.pools, p)
+}
+
+// request takes the very address that the Service asks for, or says what is
+// wrong with it.
+func (q *search) request(f Family, addr netip.Addr) {
+	if no := q.judge(f, addr); no != nil {
+		q.refused[f] = no
+		return
+	}
+	q.take(f, addr)
+}
+
+func (q *search) judge(f Family, addr netip.Addr) *refusal {
+	at := q.at(addr)
+	if at == nil {
+		return refuse(AddressNotInPool, "%s is not in any pool%s", addr, q.known(addr))
+	}
+	if b, barred := q.barred[addr]; barred {
+		return refuse(b.reason, "%s is %s", addr, b.text)
+	}
+	p := at.pool
+	if names := q.s.wantsPools(); len(names) > 0 && !slices.Contains(names, p.Name) {
+		return refuse(AddressNotInPool, "%s is in pool %q, which is not requested", addr, p.Name)
+	}
+	if no := p.closed(); no != nil {
+		return no.about(addr)
+	}
+	if at.owner != q.s.key {
+		if no := p.serves(q.s, true); no != nil {
+			return no.about(addr)
+		}
+		if at.owner != "" {
+			return refuse(AddressInUse, "%s is reserved for %s", addr, at.owner)
+		}
+	}
+	if p.avoids(addr) {
+		return refuse(AddressNotInPool, "pool %q avoids .0 and .255", p.Name).about(addr)
+	}
+	if at.owner == "" {
+		if no := q.quota(p, f, addr); no != nil {
+			return no
+		}
+	}
+	if other := q.obstacle(q.s, addr); other != nil {
+		return q.s.clash(addr, other).on(blocker{kind: onAddress, addr: addr})
+	}
+	return nil
+}
+
+// known adds what else is known of an address in no pool.
+func (q *search) known(addr netip.Addr) string {
+	if b, barred := q.barred[addr]; barred {
+		return ": it is " + b.text
+	}
+	if use := config.SpecialPurpose(addr); use != "" {
+		return ": it is set aside for " + use
+	}
+	return ""
+}
+
+// reservation returns an address that is kept for the Service and free.
+func (q *search) reservation(f Family) (netip.Addr, bool) {
+	for _, at := range q.reserved[q.s.key] {
+		if familyOf(at.From()) != f || at.pool.closed() != nil {
+			continue
+		}
+		if names := q.s.wantsPools(); len(names) > 0 && !slices.Contains(names, at.pool.Name) {
+			continue
+		}
+		if addr, ok := at.pool.pick(at.shelf, f, q.s.key); ok {
+			return addr, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// suits tells whether the Service may have an address that others hold
+// because of its sharing key. To carry the key is to ask for the address, so a
+// pool need not give out addresses by itself.
+func (q *search) suits(addr netip.Addr) bool {
+	at := q.at(addr)
+	if at == nil || at.owner != "" && at.owner != q.s.key || !q.offered(at, addr) || at.pool.closed() != nil {
+		return false
+	}
+	names := q.s.wantsPools()
+	given := func(u *service) bool { return u.ours }
+	switch {
+	case len(names) > 0 && !slices.Contains(names, at.pool.Name), !slices.ContainsFunc(q.holdings[addr].users, given):
+		return false
+	case at.owner == q.s.key:
+		return true
+	case at.pool.serves(q.s, len(names) > 0) != nil:
+		return false
+	}
+	no := q.quota(at.pool, familyOf(addr), addr)
+	if no != nil {
+		q.blockers = append(q.blockers, no.blockers...)
+	}
+	return no == nil
+}
+
+// fromPools takes the next free addresses of the pools: of both families from
+// one pool if possible.
+func (q *search) fromPools(families []Family) {
+	pools := q.pools
+	if i := slices.Index(pools, q.anchor); i > 0 {
+		pools = slices.Concat([]*pool{q.anchor}, pools[:i], pools[i+1:])
+	}
+	if len(families) == 2 {
+		for _, p := range pools {
+			if q.both(p, families) {
+				return
+			}
+		}
+	}
+	for _, f := range families {
+		q.fromFirst(pools, f)
+	}
+}
+
+// both takes addresses of two families from one pool, if it has them.
+func (q *search) both(p *pool, families []Family) bool {
+	for _, f := range families {
+		addr, no := q.free(p, f)
+		if no != nil {
+			clear(q.found)
+			return false
+		}
+		q.found[f] = addr
+	}
+	return true
+}
+
+func (q *search) fromFirst(pools []*pool, f Family) {
+	why := slices.Clone(q.others)
+	for _, p := range pools {
+		addr, no := q.free(p, f)
+		if no == nil {
+			q.take(f, addr)
+			return
+		}
+		why = append(why, no)
+	}
+	no := noneOf(f, why)
+	if key := q.s.sharing.key; key != "" {
+		no.on(blocker{kind: onSharing, name: key})
+		if addr, other := q.unsharable(q.s, f); other != nil {
+			no.text += "; " + q.s.clash(addr, other).text
+		}
+	}
+	q.refused[f] = no
+}
+
+// free returns the next free address of a pool.
+func (q *search) free(p *pool, f Family) (netip.Addr, *refusal) {
+	if p.size[f.index()] == 0 {
+		return netip.Addr{}, refuse(FamilyUnavailable, "pool %q has no %s addresses", p.Name, f)
+	}
+	if no := q.quota(p, f, netip.Addr{}); no != nil {
+		return netip.Addr{}, no
+	}
+	addr, ok := p.pick(p.general[f.index()], f, q.s.key)
+	if !ok {
+		return addr, refuse(PoolExhausted, "pool %q has no %s address free (of %d)", p.Name, f, p.size[f.index()]).
+			on(blocker{kind: onFree, pool: p.Name, name: string(f)})
+	}
+	return addr, nil
+}
