@@ -1,0 +1,113 @@
+package cloudprovider
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app"
+	appconfig "k8s.io/cloud-provider/app/config"
+	"k8s.io/cloud-provider/names"
+	"k8s.io/component-base/metrics/legacyregistry"
+	controllerapp "k8s.io/controller-manager/app"
+	"k8s.io/controller-manager/controller"
+	"k8s.io/klog/v2"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/service"
+)
+
+// component names us towards the API server: user agent and source of events.
+const component = "ccm-baremetal"
+
+// New builds the provider out of the framework's configuration. The ConfigMaps
+// and the Secret are in namespace. It registers metrics: call it once.
+func New(c *appconfig.CompletedConfig, namespace string) *Provider {
+	log := slog.New(logr.ToSlogHandler(klog.Background()))
+	client := c.ClientBuilder.ClientOrDie(component)
+	events := c.EventBroadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: component})
+	p := &Provider{
+		service: service.New(service.Options{
+			Client:   client,
+			Shared:   c.SharedInformers,
+			Events:   events,
+			Log:      log,
+			Workers:  int(c.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
+			Reserved: host(c.Kubeconfig.Host),
+		}),
+		gossip: &gossipKey{client: client, namespace: namespace, log: log},
+	}
+	source := document.Source(&document.ConfigMap{Client: client, Namespace: namespace, Events: events})
+	if file := c.ComponentConfig.KubeCloudShared.CloudProvider.CloudConfigFile; file != "" {
+		source = &document.File{Path: file}
+	}
+	p.keeper = document.NewKeeper(source, p.service, log)
+	legacyregistry.CustomMustRegister(p.service.Collector(), p.keeper.Collector())
+	return p
+}
+
+// host returns the address in the URL under which this process reaches the
+// API server, if it is an address: it must not be given out.
+func host(server string) []netip.Addr {
+	if !strings.Contains(server, "://") {
+		server = "https://" + server
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		return nil
+	}
+	a, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return nil
+	}
+	return []netip.Addr{a.Unmap()}
+}
+
+// Controllers returns what runs on the leader, by the names under which the
+// framework knows it. The framework's own Node controllers are left out, as
+// long as the provider has no InstancesV2, and so nothing touches a Node; its
+// route controller is left out for good.
+func Controllers() map[string]app.ControllerInitFuncConstructor {
+	return map[string]app.ControllerInitFuncConstructor{
+		names.ServiceLBController: start(func(ctx context.Context, p *Provider) (controller.Interface, error) {
+			if err := p.service.Watch(); err != nil {
+				return nil, err
+			}
+			go p.service.Run(ctx)
+			return p.service, nil
+		}),
+		document.ControllerName: start(func(ctx context.Context, p *Provider) (controller.Interface, error) {
+			go p.keeper.Run(ctx)
+			return p.keeper, nil
+		}),
+		gossipKeyController: start(func(ctx context.Context, p *Provider) (controller.Interface, error) {
+			go p.gossip.Run(ctx)
+			return p.gossip, nil
+		}),
+	}
+}
+
+// Aliases returns the short names of controllers for --controllers.
+func Aliases() map[string]string {
+	return map[string]string{"service": names.ServiceLBController}
+}
+
+// start adapts a function to the three stages in which the framework starts a
+// controller.
+func start(run func(context.Context, *Provider) (controller.Interface, error)) app.ControllerInitFuncConstructor {
+	return app.ControllerInitFuncConstructor{
+		InitContext: app.ControllerInitContext{ClientName: component},
+		Constructor: func(_ app.ControllerInitContext, _ *appconfig.CompletedConfig, cloud cloudprovider.Interface) app.InitFunc {
+			return func(ctx context.Context, _ controllerapp.ControllerContext) (controller.Interface, bool, error) {
+				c, err := run(ctx, cloud.(*Provider))
+				return c, true, err
+			}
+		},
+	}
+}

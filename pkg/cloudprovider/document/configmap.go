@@ -1,0 +1,232 @@
+package document
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+// The ConfigMaps; config.ConfigMapKey is the key in both. Changing a name is
+// an API change.
+const (
+	UserConfigMap     = "ccm-baremetal"          // the user edits it
+	AcceptedConfigMap = "ccm-baremetal-accepted" // we store in it what was accepted
+)
+
+// Label marks the objects that we make ourselves.
+const (
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	ManagedBy      = "ccm-baremetal"
+)
+
+// Reasons of events on the user's ConfigMap. Changing one is an API change.
+const (
+	reasonAccepted = "ConfigurationAccepted"
+	reasonRefused  = "ConfigurationRefused"
+)
+
+// After an error a source tries again after a pause that doubles between these.
+const (
+	retryFirst = time.Second
+	retryLast  = 30 * time.Second
+)
+
+// A ConfigMap is the Source in a cluster. It needs the right to get, list and
+// watch both ConfigMaps by name, to create one, and to update the accepted one.
+type ConfigMap struct {
+	Client    kubernetes.Interface
+	Namespace string
+	Events    record.EventRecorder
+}
+
+var _ Source = (*ConfigMap)(nil)
+
+// Missing names the ConfigMap to create.
+func (m *ConfigMap) Missing() string {
+	return fmt.Sprintf("no configuration: there is no valid document in ConfigMap %s/%s, key %s", m.Namespace, UserConfigMap, config.ConfigMapKey)
+}
+
+// Run follows both ConfigMaps: the user's for what is wanted, the accepted one
+// so that it is put back if somebody changes it.
+func (m *ConfigMap) Run(ctx context.Context, k *Keeper) {
+	kick := make(chan struct{}, 1)
+	user, accepted := m.follow(ctx, UserConfigMap, kick), m.follow(ctx, AcceptedConfigMap, kick)
+	if !cache.WaitForCacheSync(ctx.Done(), user.HasSynced, accepted.HasSynced) {
+		return
+	}
+	f := &follower{ConfigMap: m, keeper: k, user: user.GetStore()}
+	pause := retryFirst
+	for {
+		retry := (<-chan time.Time)(nil)
+		if err := f.pass(ctx); err != nil {
+			k.log.Warn("configuration not looked after, will retry", "err", err, "after", pause)
+			retry = time.After(pause)
+			pause = min(2*pause, retryLast)
+		} else {
+			pause = retryFirst
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-kick:
+		case <-retry:
+		}
+	}
+}
+
+// follow watches one ConfigMap and no other.
+func (m *ConfigMap) follow(ctx context.Context, name string, kick chan<- struct{}) cache.SharedIndexInformer {
+	factory := informers.NewSharedInformerFactoryWithOptions(m.Client, 0, informers.WithNamespace(m.Namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+		}))
+	informer := factory.Core().V1().ConfigMaps().Informer()
+	poke := func() {
+		select {
+		case kick <- struct{}{}:
+		default:
+		}
+	}
+	// The only error is that of an informer that was stopped already.
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { poke() },
+		UpdateFunc: func(any, any) { poke() },
+		DeleteFunc: func(any) { poke() },
+	})
+	factory.Start(ctx.Done())
+	return informer
+}
+
+// A follower is one run of a ConfigMap.
+type follower struct {
+	*ConfigMap
+	keeper *Keeper
+	user   cache.Store // holds the user's ConfigMap, if there is one
+
+	resumed  bool
+	accepted *v1.ConfigMap // as the API server said last; nil: there is none
+	refused  *string       // the document that was refused last, so that it is told once
+	waiting  bool          // it was said that there is no configuration
+}
+
+// pass brings the document in force, and the record of it, to what they
+// should be. What is recorded is asked of the API server itself: a watch that
+// lags would have us write it twice.
+func (f *follower) pass(ctx context.Context) error {
+	accepted, err := f.Client.CoreV1().ConfigMaps(f.Namespace).Get(ctx, AcceptedConfigMap, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		accepted = nil
+	case err != nil:
+		return fmt.Errorf("get configmap %s: %w", AcceptedConfigMap, err)
+	}
+	f.accepted = accepted
+	if !f.resumed {
+		f.resume()
+	}
+	if obj, ok, _ := f.user.GetByKey(f.Namespace + "/" + UserConfigMap); ok { // reads from memory
+		if err := f.consider(ctx, obj.(*v1.ConfigMap)); err != nil {
+			return err
+		}
+	}
+	if document := f.keeper.inForce(); document != nil {
+		return f.store(ctx, document)
+	}
+	if !f.waiting {
+		f.keeper.log.Warn("waiting for a configuration", "why", f.Missing())
+	}
+	f.waiting = true
+	return nil
+}
+
+// resume starts from what was accepted before, without judging it again.
+func (f *follower) resume() {
+	f.resumed = true
+	if f.accepted == nil {
+		return
+	}
+	document := []byte(f.accepted.Data[config.ConfigMapKey])
+	c, err := config.Load(document)
+	if err != nil {
+		f.keeper.log.Warn("the accepted document cannot be read, only a new one can help", "configmap", AcceptedConfigMap, "err", err)
+		return
+	}
+	f.keeper.apply(c, document)
+}
+
+// consider offers the user's document, once if it is refused.
+func (f *follower) consider(ctx context.Context, user *v1.ConfigMap) error {
+	document, ok := user.Data[config.ConfigMapKey]
+	if f.refused != nil && *f.refused == document {
+		return nil
+	}
+	before := f.keeper.inForce()
+	err := error(&Refusal{fmt.Errorf("there is no key %s", config.ConfigMapKey)})
+	if ok {
+		err = f.keeper.offer(ctx, []byte(document), f.store)
+	}
+	refusal := (*Refusal)(nil)
+	switch {
+	case err == nil:
+		f.refused = nil
+		if before != nil && string(before) != document {
+			f.Events.Event(user, v1.EventTypeNormal, reasonAccepted, "in force from now on")
+		}
+		return nil
+	case errors.As(err, &refusal):
+		f.refused = &document
+		f.keeper.refused(refusal)
+		f.Events.Event(user, v1.EventTypeWarning, reasonRefused, limit(refusal.Error()))
+		return nil
+	}
+	return err
+}
+
+// store keeps a document for the next start, and for the announcers. It
+// writes only if that is not what is stored.
+func (f *follower) store(ctx context.Context, document []byte) error {
+	client := f.Client.CoreV1().ConfigMaps(f.Namespace)
+	var err error
+	switch {
+	case f.accepted == nil:
+		f.accepted, err = client.Create(ctx, &v1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: AcceptedConfigMap, Namespace: f.Namespace, Labels: map[string]string{ManagedByLabel: ManagedBy}},
+			Data:       map[string]string{config.ConfigMapKey: string(document)},
+		}, metav1.CreateOptions{FieldManager: ManagedBy})
+	case f.accepted.Data[config.ConfigMapKey] != string(document):
+		changed := f.accepted.DeepCopy()
+		if changed.Data == nil {
+			changed.Data = map[string]string{}
+		}
+		changed.Data[config.ConfigMapKey] = string(document)
+		f.accepted, err = client.Update(ctx, changed, metav1.UpdateOptions{FieldManager: ManagedBy})
+	}
+	if err != nil {
+		return fmt.Errorf("store the accepted document in configmap %s: %w", AcceptedConfigMap, err)
+	}
+	return nil
+}
+
+// limit makes a text one line, as kubectl shows no more, and cuts it to what
+// the message of an event may have.
+func limit(text string) string {
+	const most = 1024
+	text = strings.ReplaceAll(text, "\n", "; ")
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-3], "") + "..."
+}

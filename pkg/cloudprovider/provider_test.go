@@ -1,0 +1,56 @@
+package cloudprovider
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/cloud-provider/names"
+)
+
+func TestProviderIsALoadBalancerAndNothingElse(t *testing.T) {
+	p := provider(fake.NewClientset())
+	_, instances := p.Instances()
+	_, instancesV2 := p.InstancesV2()
+	_, zones := p.Zones()
+	_, clusters := p.Clusters()
+	_, routes := p.Routes()
+	if instances || instancesV2 || zones || clusters || routes {
+		t.Error("more than a load balancer is supported")
+	}
+	if p.ProviderName() != "baremetal" || !p.HasClusterID() {
+		t.Errorf("name %q, cluster ID %v", p.ProviderName(), p.HasClusterID())
+	}
+	p.Initialize(nil, nil)
+}
+
+func TestOnlyOurControllersRun(t *testing.T) {
+	want := []string{"configuration-controller", "gossip-key-controller", "service-lb-controller"}
+	if got := slices.Sorted(maps.Keys(Controllers())); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	for alias, name := range Aliases() {
+		if _, ok := Controllers()[name]; !ok || names.CCMControllerAliases()[alias] != name {
+			t.Errorf("alias %s of %s is not the framework's", alias, name)
+		}
+	}
+}
+
+func TestHostOfTheAPIServerIsReservedIfItIsAnAddress(t *testing.T) {
+	for server, want := range map[string]string{
+		"https://192.0.2.1:6443":     "192.0.2.1",
+		"https://[2001:db8::1]:6443": "2001:db8::1",
+		"192.0.2.1:6443":             "192.0.2.1",
+		"192.0.2.1":                  "192.0.2.1",
+		"https://api.example.com":    "",
+		"":                           "",
+		"https://%zz":                "",
+	} {
+		got := host(server)
+		if want == "" && len(got) != 0 || want != "" && !slices.Equal(got, []netip.Addr{netip.MustParseAddr(want)}) {
+			t.Errorf("%q: %v", server, got)
+		}
+	}
+}

@@ -1,0 +1,274 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	discoverylisters "k8s.io/client-go/listers/discovery/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/cloud-provider/names"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+// world is the key, in the queue of Services, of everything that is not a
+// Service: configuration and Nodes. No Service has an empty name.
+const world ipam.Key = ""
+
+// A failed write is tried again after a pause that doubles between these.
+const (
+	retryFirst = 20 * time.Millisecond
+	retryLast  = time.Minute
+)
+
+// Options are what a Controller is made of. All but Reserved are required.
+type Options struct {
+	Client   kubernetes.Interface
+	Shared   informers.SharedInformerFactory // for Nodes and Namespaces; the caller starts it after Watch
+	Events   record.EventRecorder
+	Log      *slog.Logger
+	Workers  int          // writes at a time
+	Reserved []netip.Addr // never to be given out, besides what the cluster itself shows
+}
+
+// A Controller keeps the status of every Service as its Balancer decides.
+type Controller struct {
+	balancer *Balancer
+	client   kubernetes.Interface
+	events   record.EventRecorder
+	log      *slog.Logger
+	workers  int
+	reserved []netip.Addr
+
+	own        []informers.SharedInformerFactory // those that Run starts
+	watched    []watched
+	services   corelisters.ServiceLister
+	namespaces corelisters.NamespaceLister
+	nodes      corelisters.NodeLister
+	slices     discoverylisters.EndpointSliceLister
+
+	queue  workqueue.TypedRateLimitingInterface[ipam.Key]
+	writes chan write
+	reads  *reads
+	pace   *pace
+	counts counts
+
+	configured chan struct{} // closed when there is a configuration
+	restored   chan struct{} // closed when it is known what the Services hold
+
+	mu      sync.Mutex
+	config  *config.Config        // nil before the first
+	refused map[ipam.Key]struct{} // writes that the API server refused, to be taken back
+}
+
+// watched is an informer and what its events do.
+type watched struct {
+	informer cache.SharedIndexInformer
+	handler  cache.ResourceEventHandler
+	synced   cache.InformerSynced
+}
+
+// New returns a Controller. Watch and Run set it to work, in this order.
+func New(o Options) *Controller {
+	// The shared factory's first list may come from a cache of the API server
+	// that lags behind: good enough for Nodes, but a Service that is missing in
+	// it would lose its address to another one.
+	services := informers.NewSharedInformerFactoryWithOptions(o.Client, 0, informers.WithTweakListOptions(consistent))
+	apiserver := informers.NewSharedInformerFactoryWithOptions(o.Client, 0, informers.WithNamespace(metav1.NamespaceDefault),
+		informers.WithTweakListOptions(named("kubernetes")))
+	c := &Controller{
+		client:     o.Client,
+		events:     o.Events,
+		log:        o.Log,
+		workers:    o.Workers,
+		reserved:   o.Reserved,
+		own:        []informers.SharedInformerFactory{services, apiserver},
+		services:   services.Core().V1().Services().Lister(),
+		namespaces: o.Shared.Core().V1().Namespaces().Lister(),
+		nodes:      o.Shared.Core().V1().Nodes().Lister(),
+		slices:     apiserver.Discovery().V1().EndpointSlices().Lister(),
+		writes:     make(chan write),
+		pace:       newPace(),
+		configured: make(chan struct{}),
+		restored:   make(chan struct{}),
+		refused:    map[ipam.Key]struct{}{},
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[ipam.Key](retryFirst, retryLast),
+			workqueue.TypedRateLimitingQueueConfig[ipam.Key]{Name: "service"}),
+	}
+	c.balancer = NewBalancer(c.namespaceLabels)
+	c.reads = newReads(c.services)
+	c.watched = []watched{
+		{informer: services.Core().V1().Services().Informer(), handler: c.onService()},
+		{informer: o.Shared.Core().V1().Namespaces().Informer(), handler: c.onNamespace()},
+		{informer: o.Shared.Core().V1().Nodes().Informer(), handler: c.onNode()},
+		{informer: apiserver.Discovery().V1().EndpointSlices().Informer(), handler: c.onWorld()},
+	}
+	return c
+}
+
+// consistent makes the first list of an informer one that is read from a quorum.
+func consistent(o *metav1.ListOptions) {
+	if o.ResourceVersion == "0" {
+		o.ResourceVersion = ""
+	}
+}
+
+func named(name string) func(*metav1.ListOptions) {
+	return func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	}
+}
+
+// trim drops what takes memory and is never looked at.
+func trim(obj any) (any, error) {
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+// Name returns the name under which the framework knows the controller.
+func (c *Controller) Name() string { return names.ServiceLBController }
+
+// Balancer returns the one place where this controller's decisions come from.
+func (c *Controller) Balancer() *Balancer { return c.balancer }
+
+// Watch subscribes to the informers. It must be called before they start.
+func (c *Controller) Watch() error {
+	for i, w := range c.watched {
+		if err := w.informer.SetTransform(trim); err != nil {
+			return fmt.Errorf("trim what an informer keeps: %w", err)
+		}
+		registration, err := w.informer.AddEventHandler(w.handler)
+		if err != nil {
+			return fmt.Errorf("subscribe to an informer: %w", err)
+		}
+		c.watched[i].synced = registration.HasSynced
+	}
+	return nil
+}
+
+// Apply puts a configuration in force. It returns at once.
+func (c *Controller) Apply(cfg config.Config) {
+	c.mu.Lock()
+	first := c.config == nil
+	c.config = &cfg
+	c.mu.Unlock()
+	if first {
+		close(c.configured)
+	}
+	c.queue.Add(world)
+}
+
+// Impact tells which addresses in use a configuration would take away or
+// move, one sentence for each, and how many are in use. It waits until it is
+// known what the Services hold.
+func (c *Controller) Impact(ctx context.Context, cfg config.Config) (lost []string, inUse int, err error) {
+	select {
+	case <-ctx.Done():
+		return nil, 0, fmt.Errorf("wait for the Services: %w", ctx.Err())
+	case <-c.restored:
+	}
+	lost, inUse = c.balancer.Impact(cfg, c.list())
+	return lost, inUse, nil
+}
+
+// Run works until ctx ends. Before anything is decided, the Services and all
+// else have been listed, there is a configuration, and everything that Services
+// hold is registered.
+func (c *Controller) Run(ctx context.Context) {
+	defer c.queue.ShutDown()
+	for _, f := range c.own {
+		f.Start(ctx.Done())
+	}
+	for _, w := range c.watched {
+		if !cache.WaitForCacheSync(ctx.Done(), w.synced) {
+			return
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-c.configured:
+	}
+	c.restore()
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	for range max(1, c.workers) {
+		tasks.Go(func() { c.writeAll(ctx) })
+	}
+	tasks.Go(func() { c.decideAll(ctx) })
+	<-ctx.Done()
+	c.queue.ShutDown()
+}
+
+// restore registers what the Services hold, and queues them all. Events are
+// listened to from here on. What happened to a Service since the first list
+// went unheard, hence the second one.
+func (c *Controller) restore() {
+	c.configure()
+	before := c.list()
+	holders := c.balancer.Restore(before)
+	c.counts.restored.Store(int64(holders))
+	c.log.Info("registered what the services hold", "services", len(before), "with addresses", holders)
+	close(c.restored)
+	for _, svc := range append(c.list(), before...) {
+		c.queue.Add(keyOf(svc))
+	}
+}
+
+// configure hands configuration and cluster to the balancer.
+func (c *Controller) configure() {
+	c.mu.Lock()
+	cfg := *c.config
+	c.mu.Unlock()
+	// Listers read from memory; without the slice there is nothing to reserve.
+	nodes, _ := c.nodes.List(labels.Everything())
+	slice, _ := c.slices.EndpointSlices(metav1.NamespaceDefault).Get("kubernetes")
+	c.balancer.Configure(cfg, cluster(nodes, slice, c.reserved))
+}
+
+// list returns the Services that concern us, oldest first.
+func (c *Controller) list() []*v1.Service {
+	all, _ := c.services.List(labels.Everything()) // reads from memory
+	all = slices.DeleteFunc(all, func(svc *v1.Service) bool { return !c.concerns(svc) })
+	slices.SortFunc(all, byAge)
+	return all
+}
+
+func byAge(a, b *v1.Service) int {
+	if order := a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time); order != 0 {
+		return order
+	}
+	return slices.Compare([]byte(keyOf(a)), []byte(keyOf(b)))
+}
+
+// concerns tells whether there can be anything to do about a Service.
+func (c *Controller) concerns(svc *v1.Service) bool {
+	return svc.Spec.Type == v1.ServiceTypeLoadBalancer || allocated(svc) != nil || c.balancer.Assigned(keyOf(svc)) != nil
+}
+
+func (c *Controller) namespaceLabels(name string) map[string]string {
+	ns, err := c.namespaces.Get(name)
+	if err != nil {
+		return nil // not seen yet; when it is, its Services are looked at again
+	}
+	return ns.Labels
+}

@@ -1,0 +1,86 @@
+package service
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
+)
+
+// Reasons of events on Services, besides those of the Allocated condition.
+// Changing one is an API change.
+const (
+	reasonReleased    = "Released"          // not ours any more
+	reasonDuplicate   = "DuplicateAddress"  // another Service holds the address that this one shows
+	reasonUnknown     = "UnknownAnnotation" // an annotation under our prefix that means nothing
+	reasonNotWritten  = "StatusNotWritten"  // the API server refused the status
+	reasonOverwritten = "StatusOverwritten" // something else keeps changing the status
+)
+
+// An event is what is told about a Service once.
+type event struct {
+	kind, reason, message string
+}
+
+// news compares what a Service's status says with what it will say after an
+// answer. It is empty if nothing but the wording changes.
+func news(svc *v1.Service, want status, answer Answer) []event {
+	var out []event
+	if answer.Duplicate != "" {
+		out = append(out, event{v1.EventTypeWarning, reasonDuplicate, answer.Duplicate})
+	}
+	old := allocated(svc)
+	moved := !sameIngress(svc.Status.LoadBalancer.Ingress, want.ingress)
+	said := event{v1.EventTypeWarning, string(answer.Reason), limit(answer.Message)}
+	switch {
+	case answer.Reason == ipam.Allocated && answer.Unmet == "":
+		said.kind = v1.EventTypeNormal
+	case answer.Reason == ipam.Allocated:
+		said.reason = string(answer.Unmet) // it has an address, but not what it asks for
+		moved = moved || !mentions(old, answer.Message)
+	}
+	if old == nil || old.Reason != string(answer.Reason) || moved {
+		out = append(out, said)
+	}
+	if unknown := unknownAnnotations(svc); len(unknown) > 0 && !mentions(old, notUnderstood(unknown)) {
+		out = append(out, event{v1.EventTypeWarning, reasonUnknown, limit(notUnderstood(unknown))})
+	}
+	return out
+}
+
+// farewell is what is told of a Service that is not ours any more.
+func farewell(svc *v1.Service) []event {
+	if allocated(svc) == nil {
+		return nil
+	}
+	return []event{{v1.EventTypeNormal, reasonReleased, "not a Service of ccm-baremetal any more"}}
+}
+
+// mentions tells whether a condition, nil or not, contains a text.
+func mentions(c *metav1.Condition, text string) bool {
+	return c != nil && strings.Contains(c.Message, text)
+}
+
+// String names the addresses and the condition, for logs and for comparison.
+func (s status) String() string {
+	addresses := make([]string, 0, len(s.ingress))
+	for _, entry := range s.ingress {
+		addresses = append(addresses, entry.IP+entry.Hostname)
+	}
+	if s.condition == nil {
+		return fmt.Sprintf("[%s] not ours", strings.Join(addresses, ","))
+	}
+	return fmt.Sprintf("[%s] %s: %s", strings.Join(addresses, ","), s.condition.Reason, s.condition.Message)
+}
+
+// limit cuts a text to what the message of an event may have.
+func limit(text string) string {
+	const most = 1024
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-3], "") + "..."
+}

@@ -1,0 +1,454 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cloud-provider/service/helpers"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+// picture shows addresses, condition and finalizers of each Service.
+func picture(services map[string]*v1.Service) string {
+	var out strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(services)) {
+		if strings.HasPrefix(key, "web/marker-") {
+			continue
+		}
+		svc := services[key]
+		s := untouched(svc)
+		fmt.Fprintf(&out, "%s %s %v\n", key, s, svc.Finalizers)
+	}
+	return out.String()
+}
+
+func TestB010GrowingOrCuttingAPoolMovesAndWritesNothing(t *testing.T) {
+	api := newAPIServer()
+	l := lead(t, api, "pools:\n- name: public\n  addresses: [192.0.2.120-192.0.2.127]\n")
+	for i := range 5 {
+		api.create(lb(fmt.Sprintf("s%d", i)))
+	}
+	for i := range 5 {
+		api.awaitAddress(t, fmt.Sprintf("web/s%d", i))
+	}
+	// Put one at the end, so that the middle is unused.
+	api.edit(t, "web/s4", func(svc *v1.Service) { svc.Annotations = map[string]string{AnnotationAddresses: "192.0.2.127"} })
+	eventually(t, "s4 moves", func() bool { return api.address(t, "web/s4") == "192.0.2.127" })
+	l.settle(t)
+	before, writes := api.picture(), api.writes()
+	for _, addresses := range []string{"192.0.2.117-192.0.2.127", "192.0.2.117-192.0.2.123, 192.0.2.127"} {
+		l.Apply(load(t, "pools:\n- name: public\n  addresses: ["+addresses+"]\n"))
+		l.settle(t)
+	}
+	if after := api.picture(); after != before {
+		t.Errorf("before:\n%safter:\n%s", before, after)
+	}
+	if n := api.writes() - writes; n != 0 {
+		t.Errorf("%d writes", n)
+	}
+}
+
+func TestB041TypeChangedAwayAndBack(t *testing.T) {
+	for _, kind := range []v1.ServiceType{v1.ServiceTypeClusterIP, v1.ServiceTypeNodePort, v1.ServiceTypeExternalName} {
+		t.Run(string(kind), func(t *testing.T) {
+			api := newAPIServer()
+			l := lead(t, api, pool(1))
+			api.create(lb("s1", func(svc *v1.Service) { svc.Finalizers = []string{helpers.LoadBalancerCleanupFinalizer} }))
+			address := api.awaitAddress(t, "web/s1")
+			api.create(lb("s2"))
+			api.awaitReason(t, "web/s2", "PoolExhausted")
+
+			api.edit(t, "web/s1", func(svc *v1.Service) { svc.Spec.Type = kind })
+			if got := api.awaitAddress(t, "web/s2"); got != address {
+				t.Errorf("s2 got %s, want the address that became free", got)
+			}
+			api.awaitReason(t, "web/s1", "")
+			if svc, _ := api.get("web/s1"); len(svc.Finalizers) > 0 || len(svc.Status.LoadBalancer.Ingress) > 0 {
+				t.Errorf("left on s1: %v, %v", svc.Finalizers, svc.Status.LoadBalancer)
+			}
+
+			api.edit(t, "web/s1", func(svc *v1.Service) { svc.Spec.Type = v1.ServiceTypeLoadBalancer })
+			api.awaitReason(t, "web/s1", "PoolExhausted")
+			l.settle(t)
+			if got := api.address(t, "web/s1"); got != "" {
+				t.Errorf("s1 has %s, which belongs to s2", got)
+			}
+		})
+	}
+}
+
+func TestB050OtherKindsOfServicesAreLeftAlone(t *testing.T) {
+	api := newAPIServer()
+	l := lead(t, api, pool(5))
+	other := func(name string, change func(*v1.Service)) {
+		api.create(lb(name, func(svc *v1.Service) {
+			svc.Finalizers = []string{helpers.LoadBalancerCleanupFinalizer}
+			change(svc)
+		}))
+	}
+	other("cluster-ip", func(svc *v1.Service) { svc.Spec.Type = v1.ServiceTypeClusterIP })
+	other("headless", func(svc *v1.Service) { svc.Spec.Type, svc.Spec.ClusterIP = v1.ServiceTypeClusterIP, v1.ClusterIPNone })
+	other("node-port", func(svc *v1.Service) { svc.Spec.Type = v1.ServiceTypeNodePort })
+	other("external-name", func(svc *v1.Service) { svc.Spec.Type = v1.ServiceTypeExternalName })
+	other("foreign-class", func(svc *v1.Service) {
+		class := "example.com/other"
+		svc.Spec.LoadBalancerClass = &class
+		showing("192.0.2.12")(svc)
+	})
+	other("ignored", func(svc *v1.Service) { svc.Annotations = map[string]string{AnnotationIgnore: "true"} })
+	before := api.picture()
+	l.settle(t)
+	if after := api.picture(); after != before || api.writes() != 0 {
+		t.Errorf("%d writes; before:\n%safter:\n%s", api.writes(), before, after)
+	}
+}
+
+func TestB045NodePortsDoNotMatter(t *testing.T) {
+	for _, policy := range []v1.ServiceExternalTrafficPolicy{v1.ServiceExternalTrafficPolicyCluster, v1.ServiceExternalTrafficPolicyLocal} {
+		t.Run(string(policy), func(t *testing.T) {
+			api := newAPIServer()
+			l := lead(t, api, pool(5))
+			allocate := false
+			api.create(lb("s", func(svc *v1.Service) {
+				svc.Spec.AllocateLoadBalancerNodePorts = &allocate
+				svc.Spec.ExternalTrafficPolicy = policy
+			}))
+			address := api.awaitAddress(t, "web/s")
+			for _, on := range []bool{true, false} {
+				api.edit(t, "web/s", func(svc *v1.Service) {
+					svc.Spec.AllocateLoadBalancerNodePorts = &on
+					svc.Spec.Ports[0].NodePort = map[bool]int32{true: 30080}[on]
+				})
+				l.settle(t)
+			}
+			if got := api.address(t, "web/s"); got != address || api.patched("web/s") != 1 {
+				t.Errorf("has %s after %d patches, want %s after one", got, api.patched("web/s"), address)
+			}
+		})
+	}
+}
+
+func TestB079NothingIsDecidedWithoutConfigurationAndNodeAddressesAreRefused(t *testing.T) {
+	node := &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1"},
+		Status:     v1.NodeStatus{Addresses: []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: "192.0.2.10"}}},
+	}
+	api := newAPIServer(node)
+	l := lead(t, api, "")
+	api.create(lb("pending"))
+	api.create(lb("by-hand", showing("192.0.2.10")))
+	time.Sleep(200 * time.Millisecond)
+	if n := api.patched(); n != 0 {
+		t.Fatalf("%d writes without a configuration", n)
+	}
+	l.Apply(load(t, pool(5)))
+	if got := api.awaitAddress(t, "web/pending"); got != "192.0.2.11" {
+		t.Errorf("got %s; want .11, as .10 is the node's", got)
+	}
+	api.awaitReason(t, "web/by-hand", "NodeAddress")
+	svc, _ := api.get("web/by-hand")
+	if c := allocated(svc); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "n1") {
+		t.Errorf("condition is %s, %q", c.Status, c.Message)
+	}
+	if got := len(l.events.with("Warning NodeAddress web/by-hand")); got != 1 {
+		t.Errorf("%d events", got)
+	}
+}
+
+func TestNodeThatBringsAHeldAddressSilencesIt(t *testing.T) {
+	api := newAPIServer()
+	lead(t, api, pool(2))
+	api.create(lb("s"))
+	address := api.awaitAddress(t, "web/s")
+	_, err := api.CoreV1().Nodes().Create(context.Background(), &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "late"},
+		Status:     v1.NodeStatus{Addresses: []v1.NodeAddress{{Type: v1.NodeExternalIP, Address: address}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api.awaitReason(t, "web/s", "NodeAddress")
+	if got := api.address(t, "web/s"); got != address {
+		t.Errorf("moved to %s, though the pool says keep", got)
+	}
+}
+
+func TestAddressOfTheAPIServerIsNeverGivenOut(t *testing.T) {
+	api := newAPIServer(&discovery.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
+		Endpoints:  []discovery.Endpoint{{Addresses: []string{"192.0.2.10"}}},
+	})
+	lead(t, api, pool(2))
+	api.create(lb("s"))
+	if got := api.awaitAddress(t, "web/s"); got != "192.0.2.11" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestNamespaceLabelThatNowMatchesServesWhoWaits(t *testing.T) {
+	ns := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+	api := newAPIServer(ns)
+	lead(t, api, "pools:\n- addresses: [192.0.2.10]\n  namespaceSelector: tier=front\n")
+	api.create(lb("s"))
+	api.awaitReason(t, "web/s", "NamespaceNotAllowed")
+	ns.Labels = map[string]string{"tier": "front"}
+	if _, err := api.CoreV1().Namespaces().Update(context.Background(), ns, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	api.awaitAddress(t, "web/s")
+}
+
+func TestFreedAddressGoesToWhoWaitsLongest(t *testing.T) {
+	api := newAPIServer()
+	l := lead(t, api, pool(1))
+	api.create(lb("holder"))
+	address := api.awaitAddress(t, "web/holder")
+	for _, name := range []string{"z-first", "a-second"} {
+		api.create(lb(name))
+		api.awaitReason(t, "web/"+name, "PoolExhausted")
+	}
+	api.remove(t, "web/holder")
+	if got := api.awaitAddress(t, "web/z-first"); got != address {
+		t.Errorf("got %s", got)
+	}
+	l.settle(t)
+	if got := api.address(t, "web/a-second"); got != "" {
+		t.Errorf("the second has %s", got)
+	}
+	l.Apply(load(t, pool(2)))
+	api.awaitAddress(t, "web/a-second")
+}
+
+func TestDeletedServiceKeepsItsAddressUntilItIsGone(t *testing.T) {
+	api := newAPIServer()
+	l := lead(t, api, pool(1))
+	api.create(lb("leaving", func(svc *v1.Service) { svc.Finalizers = []string{"example.com/other"} }))
+	address := api.awaitAddress(t, "web/leaving")
+	api.create(lb("waiting"))
+	api.awaitReason(t, "web/waiting", "PoolExhausted")
+	api.remove(t, "web/leaving")
+	l.settle(t)
+	if got := api.address(t, "web/waiting"); got != "" {
+		t.Fatalf("got %s, which is still in use", got)
+	}
+	if got := api.address(t, "web/leaving"); got != address || api.patched("web/leaving") != 1 {
+		t.Errorf("the leaving service has %q after %d patches", got, api.patched("web/leaving"))
+	}
+	api.edit(t, "web/leaving", func(svc *v1.Service) { svc.Finalizers = nil })
+	api.awaitAddress(t, "web/waiting")
+}
+
+func TestLeftOverFinalizerDoesNotBlockDeletion(t *testing.T) {
+	api := newAPIServer()
+	l := lead(t, api, pool(1))
+	api.create(lb("s", func(svc *v1.Service) {
+		svc.Finalizers = []string{helpers.LoadBalancerCleanupFinalizer, "example.com/other"}
+	}))
+	api.awaitAddress(t, "web/s")
+	if svc, _ := api.get("web/s"); !slices.Equal(svc.Finalizers, []string{"example.com/other"}) || api.patched("web/s") != 1 {
+		t.Errorf("finalizers %v after %d patches, want the other one after one", svc.Finalizers, api.patched("web/s"))
+	}
+	l.stop()
+	api.edit(t, "web/s", func(svc *v1.Service) { svc.Finalizers = []string{helpers.LoadBalancerCleanupFinalizer} })
+	api.remove(t, "web/s") // while nobody leads
+	lead(t, api, pool(1))
+	eventually(t, "the service is gone", func() bool {
+		_, err := api.get("web/s")
+		return err != nil
+	})
+}
+
+func TestNamesakeOfADeletedServiceStartsAnew(t *testing.T) {
+	api := newAPIServer()
+	l := lead(t, api, pool(3))
+	for _, name := range []string{"a", "b"} {
+		api.create(lb(name))
+		api.awaitAddress(t, "web/"+name)
+	}
+	l.stop()
+	api.remove(t, "web/a")
+	api.create(lb("a", showing("192.0.2.11"))) // of b
+	l = lead(t, api, pool(3))
+	eventually(t, "a has an address of its own", func() bool { return api.address(t, "web/a") == "192.0.2.10" })
+	l.settle(t)
+	if got := api.address(t, "web/b"); got != "192.0.2.11" {
+		t.Errorf("b has %s", got)
+	}
+}
+
+func TestDuplicateGoesToWhoHasHeldItLonger(t *testing.T) {
+	api := newAPIServer()
+	api.create(lb("late", given(time.Minute, "192.0.2.10")))
+	api.create(lb("early", given(time.Hour, "192.0.2.10")))
+	l := lead(t, api, pool(3))
+	eventually(t, "the later one moves", func() bool { return api.address(t, "web/late") == "192.0.2.11" })
+	l.settle(t)
+	if got := api.address(t, "web/early"); got != "192.0.2.10" || api.patched("web/early") != 0 {
+		t.Errorf("the earlier one has %s after %d patches", got, api.patched("web/early"))
+	}
+	if got := l.events.with("Warning DuplicateAddress web/late: 192.0.2.10 is held by web/early"); len(got) != 1 {
+		t.Errorf("events: %q", l.events.with("Warning"))
+	}
+	if got := l.counts.duplicates.Load(); got != 1 {
+		t.Errorf("%d duplicates counted", got)
+	}
+}
+
+func TestAddressOfAnotherSystemIsAdopted(t *testing.T) {
+	api := newAPIServer()
+	api.create(lb("migrated", showing("192.0.2.13")))
+	api.create(lb("outside", showing("203.0.113.1")))
+	api.create(lb("elsewhere", func(svc *v1.Service) {
+		svc.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{Hostname: "lb.example.com"}}
+	}))
+	lead(t, api, pool(5))
+	if got := api.awaitAddress(t, "web/migrated"); got != "192.0.2.13" {
+		t.Errorf("moved to %s", got)
+	}
+	for _, key := range []string{"web/outside", "web/elsewhere"} {
+		before, _ := api.get(key)
+		api.awaitReason(t, key, "ForeignAddress")
+		if after, _ := api.get(key); !sameIngress(before.Status.LoadBalancer.Ingress, after.Status.LoadBalancer.Ingress) {
+			t.Errorf("%s: ingress changed to %v", key, after.Status.LoadBalancer.Ingress)
+		}
+	}
+}
+
+func TestServiceThatIsHandedOverIsCleanedUp(t *testing.T) {
+	api := newAPIServer()
+	l := lead(t, api, pool(1))
+	api.create(lb("s"))
+	api.awaitAddress(t, "web/s")
+	api.create(lb("waiting"))
+	api.awaitReason(t, "web/waiting", "PoolExhausted")
+	l.stop()
+	api.edit(t, "web/s", func(svc *v1.Service) {
+		svc.Annotations = map[string]string{AnnotationIgnore: "true"}
+		svc.Status.Conditions = append(svc.Status.Conditions, metav1.Condition{Type: "example.com/Other", Status: metav1.ConditionTrue, Reason: "X"})
+	})
+	l = lead(t, api, pool(1))
+	api.awaitAddress(t, "web/waiting")
+	svc, _ := api.get("web/s")
+	if len(svc.Status.LoadBalancer.Ingress) != 0 || len(svc.Status.Conditions) != 1 || svc.Status.Conditions[0].Type != "example.com/Other" {
+		t.Errorf("status is %+v", svc.Status)
+	}
+	if got := l.events.with("Normal Released web/s"); len(got) != 1 {
+		t.Errorf("events: %q", got)
+	}
+}
+
+func TestHandMadeStatusIsPutRightAndAFightIsPaced(t *testing.T) {
+	api := newAPIServer()
+	l := lead(t, api, pool(1))
+	api.create(lb("s"))
+	address := api.awaitAddress(t, "web/s")
+	for range 3 {
+		api.edit(t, "web/s", showing("203.0.113.99"))
+		eventually(t, "the status is right again", func() bool { return api.address(t, "web/s") == address })
+	}
+	eventually(t, "the fight is told", func() bool { return len(l.events.with("Warning StatusOverwritten web/s")) == 1 })
+	if got := l.counts.repairs.Load(); got != 3 {
+		t.Errorf("%d repairs counted", got)
+	}
+	if pause := l.pace.pause("web/s", mustGet(t, api, "web/s"), time.Now()); pause < 2*time.Second {
+		t.Errorf("the next repair would wait for %s only", pause)
+	}
+}
+
+// mustGet returns the status of a Service as the pace knows it.
+func mustGet(t *testing.T, api *apiserver, key string) string {
+	t.Helper()
+	svc, err := api.get(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return untouched(svc).String()
+}
+
+func TestUnknownAnnotationIsToldOnce(t *testing.T) {
+	api := newAPIServer()
+	l := lead(t, api, pool(2))
+	api.create(lb("s", func(svc *v1.Service) { svc.Annotations = map[string]string{"ccm-baremetal.io/adresses": "192.0.2.11"} }))
+	api.awaitAddress(t, "web/s")
+	eventually(t, "the annotation is told", func() bool { return len(l.events.with("Warning UnknownAnnotation web/s")) == 1 })
+	api.edit(t, "web/s", func(svc *v1.Service) { svc.Labels = map[string]string{"a": "b"} })
+	l.settle(t)
+	l.stop()
+	l = lead(t, api, pool(2))
+	l.settle(t)
+	if got := l.events.with("Warning UnknownAnnotation"); len(got) != 0 || api.patched("web/s") != 1 {
+		t.Errorf("after a restart: %d patches, events %q", api.patched("web/s"), got)
+	}
+}
+
+func TestRequestThatCannotBeMetCostsNobodyItsAddress(t *testing.T) {
+	api := newAPIServer()
+	l := lead(t, api, pool(2))
+	for _, name := range []string{"a", "b"} {
+		api.create(lb(name))
+		api.awaitAddress(t, "web/"+name)
+	}
+	had := api.address(t, "web/b")
+	api.edit(t, "web/b", func(svc *v1.Service) {
+		svc.Annotations = map[string]string{AnnotationAddresses: api.services["web/a"].Status.LoadBalancer.Ingress[0].IP}
+	})
+	eventually(t, "the refusal is told", func() bool { return len(l.events.with("Warning AddressInUse web/b")) == 1 })
+	if got := api.address(t, "web/b"); got != had {
+		t.Errorf("b has %s, had %s", got, had)
+	}
+}
+
+func TestImpactCountsServicesThatWouldNotBeOursAnyMore(t *testing.T) {
+	api := newAPIServer()
+	l := lead(t, api, pool(4))
+	for i := range 3 {
+		api.create(lb(fmt.Sprintf("s%d", i)))
+		api.awaitAddress(t, fmt.Sprintf("web/s%d", i))
+	}
+	l.settle(t)
+	lost, inUse, err := l.Impact(context.Background(), load(t, "services: {handleUnclassed: false}\n"+pool(4)))
+	if err != nil || len(lost) != 3 || inUse != 3 {
+		t.Errorf("lost %q of %d, %v", lost, inUse, err)
+	}
+	lost, _, _ = l.Impact(context.Background(), load(t, pool(5)))
+	if len(lost) != 0 {
+		t.Errorf("a larger pool would lose %q", lost)
+	}
+}
+
+func TestImpactWaitsForTheServices(t *testing.T) {
+	l := lead(t, newAPIServer(), "")
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, _, err := l.Impact(ctx, config.Config{}); err == nil {
+		t.Error("an answer before the services are known")
+	}
+}
+
+func TestClusterKnowsWhoseAddressesMustNotBeGivenOut(t *testing.T) {
+	node := func(name string, addresses ...v1.NodeAddress) *v1.Node {
+		return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Addresses: addresses}}
+	}
+	got := cluster([]*v1.Node{
+		node("b", v1.NodeAddress{Type: v1.NodeInternalIP, Address: "192.0.2.1"}, v1.NodeAddress{Type: v1.NodeHostName, Address: "192.0.2.9"}),
+		node("a", v1.NodeAddress{Type: v1.NodeInternalIP, Address: "192.0.2.1"}, v1.NodeAddress{Type: v1.NodeExternalIP, Address: "2001:db8::1"}),
+	}, &discovery.EndpointSlice{Endpoints: []discovery.Endpoint{{Addresses: []string{"192.0.2.3", "192.0.2.2"}}}}, []netip.Addr{netip.MustParseAddr("192.0.2.3")})
+	want := ipam.Cluster{
+		NodeAddresses: map[netip.Addr]string{netip.MustParseAddr("192.0.2.1"): "a", netip.MustParseAddr("2001:db8::1"): "a"},
+		Reserved:      []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")},
+	}
+	if !maps.Equal(got.NodeAddresses, want.NodeAddresses) || !slices.Equal(got.Reserved, want.Reserved) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

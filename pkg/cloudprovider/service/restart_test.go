@@ -1,0 +1,141 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestB025NothingIsDecidedBeforeAllServicesAreRead(t *testing.T) {
+	api := newAPIServer()
+	api.create(lb("old", given(time.Hour, "192.0.2.10")))
+	listed := make(chan struct{})
+	api.set(func(s *apiserver) { s.onList = func() { <-listed } })
+	l := lead(t, api, pool(5))
+	api.create(lb("new"))
+	time.Sleep(200 * time.Millisecond)
+	if n := api.patched(); n != 0 {
+		t.Fatalf("%d writes before the list was complete", n)
+	}
+	if _, err := l.Balancer().Decide(lb("any"), time.Now()); err != ErrNotReady {
+		t.Errorf("a decision before the list was complete: %v", err)
+	}
+	close(listed)
+	if got := api.awaitAddress(t, "web/new"); got != "192.0.2.11" {
+		t.Errorf("the new service got %s, want the first free address", got)
+	}
+	if api.patched("web/old") != 0 {
+		t.Error("the old service was written")
+	}
+}
+
+func TestB023RestartMovesNothingWhateverTheOrder(t *testing.T) {
+	for _, size := range []struct{ pool, services, restarts int }{{2, 3, 20}, {40, 50, 5}} {
+		t.Run(fmt.Sprintf("%d services, %d addresses", size.services, size.pool), func(t *testing.T) {
+			api := newAPIServer()
+			l := lead(t, api, pool(size.pool))
+			for i := range size.pool {
+				api.create(lb(fmt.Sprintf("holder-%02d", i)))
+			}
+			for i := range size.pool {
+				api.awaitAddress(t, fmt.Sprintf("web/holder-%02d", i))
+			}
+			for i := size.pool; i < size.services; i++ {
+				name := fmt.Sprintf("a-%02d", i) // sorts before all others
+				api.create(lb(name))
+				api.awaitReason(t, "web/"+name, "PoolExhausted")
+			}
+			l.settle(t)
+			before, writes := api.picture(), api.writes()
+			for range size.restarts {
+				l.stop()
+				l = lead(t, api, pool(size.pool))
+				l.settle(t)
+			}
+			if after := api.picture(); after != before {
+				t.Errorf("before the restarts:\n%safter:\n%s", before, after)
+			}
+			if n := api.writes() - writes; n != 0 {
+				t.Errorf("%d writes by restarts of an unchanged world", n)
+			}
+		})
+	}
+}
+
+func TestTwoHundredServicesGetDifferentAddressesByOnePatchEach(t *testing.T) {
+	api := newAPIServer()
+	l := lead(t, api, pool(240))
+	var creators sync.WaitGroup
+	for c := range 8 {
+		creators.Go(func() {
+			for i := range 25 {
+				api.create(lb(fmt.Sprintf("s-%d-%d", c, i)))
+			}
+		})
+	}
+	creators.Wait()
+	holders := map[string]string{}
+	for c := range 8 {
+		for i := range 25 {
+			key := fmt.Sprintf("web/s-%d-%d", c, i)
+			address := api.awaitAddress(t, key)
+			if other, taken := holders[address]; taken {
+				t.Errorf("%s and %s both got %s", key, other, address)
+			}
+			holders[address] = key
+		}
+	}
+	l.settle(t)
+	for _, key := range holders {
+		if n := api.patched(key); n != 1 {
+			t.Errorf("%s: %d patches, want 1", key, n)
+		}
+	}
+	if got := len(l.events.with("Normal Allocated web/s-")); got != 200 {
+		t.Errorf("%d events, want one for each service", got)
+	}
+}
+
+func TestFrozenLeaderCannotOverwriteItsSuccessor(t *testing.T) {
+	api := newAPIServer()
+	frozen, thaw := make(chan struct{}), make(chan struct{})
+	freeze := sync.OnceFunc(func() {
+		close(frozen)
+		<-thaw
+	})
+	api.set(func(s *apiserver) {
+		s.onPatch = func(string) error {
+			freeze()
+			return nil
+		}
+	})
+	lead(t, api, pool(5))
+	api.create(lb("a"))
+	<-frozen
+	api.set(func(s *apiserver) { s.onPatch = nil })
+	successor := lead(t, api, "pools:\n- addresses: [198.51.100.0/28]\n")
+	api.awaitAddress(t, "web/a")
+	successor.settle(t)
+	successor.stop() // so that it cannot repair what the old one does
+	before := api.picture()
+	// Only the late patch counts: what the old one would do next, it would not live to do.
+	api.set(func(s *apiserver) { s.onPatch = func(string) error { return errors.New("no lease, no answer") } })
+	close(thaw)
+	eventually(t, "the late patch is answered", func() bool {
+		api.mu.Lock()
+		defer api.mu.Unlock()
+		return api.refused > 0
+	})
+	if after := api.picture(); after != before {
+		t.Errorf("before:\n%safter:\n%s", before, after)
+	}
+}
+
+// picture shows what each Service has.
+func (s *apiserver) picture() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return picture(s.services)
+}

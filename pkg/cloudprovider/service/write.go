@@ -1,0 +1,128 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// FieldManager owns, in a Service's managedFields, what this controller wrote.
+const FieldManager = "ccm-baremetal"
+
+const writeTimeout = 10 * time.Second
+
+// An outcome is what became of a write.
+type outcome string
+
+// The outcomes, as they appear in the metric. Changing one is an API change.
+const (
+	written     outcome = "ok"
+	conflict    outcome = "conflict"    // the Service has changed meanwhile
+	gone        outcome = "gone"        // there is no such Service any more
+	refused     outcome = "refused"     // no right to do so, or the API server finds it wrong
+	unreachable outcome = "unreachable" // whether it was made is not known
+)
+
+func outcomes() []outcome { return []outcome{written, conflict, gone, refused, unreachable} }
+
+func outcomeOf(err error) outcome {
+	switch {
+	case err == nil:
+		return written
+	case apierrors.IsConflict(err):
+		return conflict
+	case apierrors.IsNotFound(err):
+		return gone
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
+		apierrors.IsMethodNotSupported(err), apierrors.IsRequestEntityTooLargeError(err):
+		return refused
+	}
+	return unreachable
+}
+
+// writeAll makes the writes it is given.
+func (c *Controller) writeAll(ctx context.Context) {
+	for w := range c.writes {
+		c.write(ctx, w)
+		c.queue.Done(keyOf(w.svc))
+	}
+}
+
+func (c *Controller) write(ctx context.Context, w write) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	key := keyOf(w.svc)
+	fresh, err := c.client.CoreV1().Services(w.svc.Namespace).Patch(ctx, w.svc.Name, types.StrategicMergePatchType,
+		w.patch, metav1.PatchOptions{FieldManager: FieldManager}, "status")
+	o := outcomeOf(err)
+	c.counts.patch(o)
+	switch o {
+	case written:
+		c.wrote(w, fresh)
+		return
+	case conflict:
+		c.refresh(ctx, w.svc)
+		c.queue.AddRateLimited(key)
+	case gone:
+		c.reads.gone(w.svc)
+		c.queue.Add(key)
+	case refused:
+		c.refuse(w, err)
+	case unreachable:
+		c.queue.AddRateLimited(key)
+	}
+	c.log.Warn("status of a service not written", "service", key, "outcome", string(o), "err", err)
+}
+
+// wrote records a write that was made, and tells what is new.
+func (c *Controller) wrote(w write, fresh *v1.Service) {
+	key := keyOf(w.svc)
+	fresh.SetManagedFields(nil)
+	c.reads.put(fresh)
+	c.queue.Forget(key)
+	if w.want.condition == nil {
+		c.queue.Add(key) // it holds nothing any more, and is to be forgotten
+	}
+	for _, e := range w.news {
+		if e.reason == reasonDuplicate {
+			c.counts.duplicates.Add(1)
+		}
+		c.events.Event(w.svc, e.kind, e.reason, e.message)
+	}
+	if n := c.pace.wrote(key, w.want.String(), time.Now()); n > 0 {
+		c.counts.repairs.Add(1)
+		if n == fightAt {
+			c.events.Event(w.svc, v1.EventTypeWarning, reasonOverwritten,
+				"something else keeps changing the status of this Service; it is put right again at growing intervals")
+		}
+	}
+	c.log.Info("status of a service written", "service", key, "status", w.want.String())
+}
+
+// refresh looks at a Service that has changed, so that the next pass need not
+// wait for the informer.
+func (c *Controller) refresh(ctx context.Context, svc *v1.Service) {
+	fresh, err := c.client.CoreV1().Services(svc.Namespace).Get(ctx, svc.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		fresh.SetManagedFields(nil)
+		c.reads.put(fresh)
+	case apierrors.IsNotFound(err):
+		c.reads.gone(svc)
+	default:
+		c.log.Debug("look at a changed service", "service", keyOf(svc), "err", err)
+	}
+}
+
+// refuse has the answer taken back by the goroutine that decides, and says so.
+func (c *Controller) refuse(w write, err error) {
+	c.mu.Lock()
+	c.refused[keyOf(w.svc)] = struct{}{}
+	c.mu.Unlock()
+	c.queue.Add(keyOf(w.svc))
+	c.events.Event(w.svc, v1.EventTypeWarning, reasonNotWritten, limit("the API server refuses the status of this Service: "+err.Error()))
+}
