@@ -1,0 +1,72 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/election"
+)
+
+// Announcements returns what the speakers of s.Node are to do, sorted by
+// address: the addresses it owns, and as Yield those that another node owns
+// while this one could serve them, so that a speaker which answers for one
+// goes on until the owner has announced it. For all others a speaker is to
+// fall silent at once: they have no entry. First is for the caller to fill in,
+// who knows what was before.
+func Announcements(verdicts []Verdict, s Snapshot) []Announcement {
+	var out []Announcement
+	peers := peerMACs(s)
+	for _, v := range verdicts {
+		if v.Owner == "" || len(v.Links) == 0 {
+			continue
+		}
+		out = append(out, Announcement{
+			Address: v.Address,
+			Links:   v.Links,
+			Yield:   v.Owner != s.Node,
+			Returns: s.Returns,
+			Peers:   peers,
+			Layer2:  v.Layer2,
+		})
+	}
+	return out
+}
+
+// peerMACs returns the MACs of the other members' links, each with its Node.
+func peerMACs(s Snapshot) map[string]string {
+	out := map[string]string{}
+	for _, m := range s.Members {
+		for _, l := range m.Links {
+			if m.Name != s.Node && l.MAC != "" {
+				out[l.MAC] = m.Name
+			}
+		}
+	}
+	return out
+}
+
+// Reporter returns the one node that says in public what becomes of an
+// address: its owner, or without one the live announcer, neither passive nor
+// about to leave, that ranks first for the address. It is empty if there is
+// none.
+func Reporter(v Verdict, members []Member) string {
+	if v.Owner != "" {
+		return v.Owner
+	}
+	var live []string
+	for _, m := range members {
+		if !m.Passive && !m.Draining {
+			live = append(live, m.Name)
+		}
+	}
+	first, _ := election.Owner(live, v.Address)
+	return first
+}
+
+// exclusion returns why a node is no candidate, and whether it is none.
+func (v Verdict) exclusion(node string) (Reason, bool) {
+	i := slices.IndexFunc(v.Excluded, func(e Exclusion) bool { return e.Node == node })
+	if i < 0 {
+		return "", false
+	}
+	return v.Excluded[i].Reason, true
+}

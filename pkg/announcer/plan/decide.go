@@ -1,0 +1,138 @@
+package plan
+
+import (
+	"math"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/election"
+)
+
+// Decide returns one Verdict per address that a Service in s holds, sorted by
+// address. Owner, Candidates, Excluded and Holders are the same on every node
+// that has the same view; Reason, Links and Layer2 are s.Node's.
+func Decide(s Snapshot) []Verdict {
+	return decide(s, Ranked)
+}
+
+// Explain returns the Verdict about one address with all its candidates, and
+// whether a Service holds the address.
+func Explain(s Snapshot, address netip.Addr) (Verdict, bool) {
+	s.Services = slices.DeleteFunc(slices.Clone(s.Services), func(svc Service) bool {
+		return !slices.Contains(svc.Addresses, address)
+	})
+	for _, verdict := range decide(s, math.MaxInt) {
+		if verdict.Address == address {
+			return verdict, true
+		}
+	}
+	return Verdict{}, false
+}
+
+// decide names at most ranked candidates in each Verdict.
+func decide(s Snapshot, ranked int) []Verdict {
+	v := newView(s)
+	cases := make([]verdict, len(v.addresses))
+	for i, address := range v.addresses {
+		cases[i] = v.decide(address)
+	}
+	inParallel(len(cases), func(i int) { cases[i].elect(s.Node, ranked) })
+	verdicts := make([]Verdict, len(cases))
+	for i := range cases {
+		verdicts[i] = cases[i].Verdict
+	}
+	return verdicts
+}
+
+// verdict is a Verdict in the making: everything but the election.
+type verdict struct {
+	Verdict
+	candidates []string // by name
+}
+
+// decide looks at one address and at all Services that hold it.
+func (v *view) decide(address netip.Addr) verdict {
+	holders := v.holders[address]
+	d := verdict{Verdict: Verdict{
+		Address:  address,
+		Services: keys(holders),
+		Holders:  make([]Holder, len(holders)),
+	}}
+	demands := v.demands(address, holders, d.Holders)
+	if len(demands) == 0 {
+		d.Reason = gravest(d.Holders)
+		return d
+	}
+	o := v.poll(demands)
+	d.candidates, d.Eligible, d.Excluded = o.candidates, len(o.candidates), o.excluded
+	deciding := demands
+	if o.decisive >= 0 {
+		overrule(d.Holders, demands, o.decisive)
+		deciding = demands[o.decisive : o.decisive+1]
+	}
+	own := v.ownPart(address, deciding)
+	if _, candidate := slices.BinarySearch(d.candidates, v.node); !candidate {
+		own.links = v.ownPart(address, v.servable(demands)).links
+	}
+	d.Links, d.Layer2 = own.links, own.layer2
+	return d
+}
+
+// elect ranks the candidates, and says what that means for node.
+func (d *verdict) elect(node string, ranked int) {
+	if d.Reason != "" {
+		return
+	}
+	d.Candidates = election.Best(d.candidates, d.Address, ranked)
+	if len(d.Candidates) > 0 {
+		d.Owner = d.Candidates[0]
+	}
+	_, candidate := slices.BinarySearch(d.candidates, node)
+	switch {
+	case d.Owner == "":
+		d.Reason = NoEligibleNode
+	case d.Owner == node:
+		d.Reason = Owner
+	case candidate:
+		d.Reason = NotOwner
+	default:
+		d.Reason = NotCandidate
+	}
+}
+
+// gravest returns the reason to give for an address that no Service may have
+// announced: that of the Service which came nearest to it.
+func gravest(holders []Holder) Reason {
+	order := []Reason{Deleting, NotAllocated, NoEndpoints, NoAdvertisement, NodeAddress, SpecialPurpose}
+	nearest := slices.MaxFunc(holders, func(a, b Holder) int {
+		return slices.Index(order, a.Reason) - slices.Index(order, b.Reason)
+	})
+	return nearest.Reason
+}
+
+// overrule marks the Services that had a demand, except the decisive one.
+func overrule(holders []Holder, demands []demand, decisive int) {
+	for i, d := range demands {
+		if i != decisive {
+			holders[d.holder].Reason = Overruled
+		}
+	}
+}
+
+// inParallel calls do for 0 to n-1, each once. Hashing is most of the work of
+// a pass, and no call depends on another.
+func inParallel(n int, do func(int)) {
+	const most = 4 // a node has other things to do
+	workers := min(most, runtime.GOMAXPROCS(0))
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < n; i += workers {
+				do(i)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,109 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+// Names that Kubernetes and the cluster autoscaler use.
+const (
+	excludeLabel = "node.kubernetes.io/exclude-from-external-load-balancers"
+	osLabel      = "kubernetes.io/os"
+)
+
+// awayTaints say that the machine is out of service, shut down, or will be
+// removed by the cluster autoscaler. Cordon is none of them.
+var awayTaints = [...]string{
+	"node.kubernetes.io/out-of-service",
+	"node.cloudprovider.kubernetes.io/shutdown",
+	"ToBeDeletedByClusterAutoscaler",
+}
+
+// node is what is known under a name: a Node object, a live announcer, or both.
+type node struct {
+	name   string
+	object *Node
+	member *Member
+
+	// fault is the first filter that the node fails whatever the address,
+	// empty if none. stayFault is the same with Draining left out.
+	fault, stayFault Reason
+}
+
+// labels returns the labels of the Node object, nil without one.
+func (n *node) labels() map[string]string {
+	if n.object == nil {
+		return nil
+	}
+	return n.object.Labels
+}
+
+// told tells whether the node's announcer has told its links.
+func (n *node) told() bool { return n.member != nil && n.member.Links != nil }
+
+// newNodes returns all nodes by name. This announcer knows its own links best.
+func newNodes(s Snapshot) []node {
+	known := map[string]node{}
+	for i := range s.Nodes {
+		known[s.Nodes[i].Name] = node{name: s.Nodes[i].Name, object: &s.Nodes[i]}
+	}
+	for _, m := range s.Members {
+		n := known[m.Name]
+		n.name, n.member = m.Name, &m
+		if m.Name == s.Node {
+			m.Links = append([]Link{}, s.Links...)
+		}
+		known[m.Name] = n
+	}
+	nodes := make([]node, 0, len(known))
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		n := known[name]
+		n.stayFault = n.standing(s.Config.ExcludeLabel)
+		n.fault = n.stayFault
+		if n.member != nil && !n.member.Passive && n.member.Draining {
+			n.fault = Draining
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+// standing returns the first filter that the node fails of those that depend
+// on no address, Draining left out; empty if it passes them all.
+func (n *node) standing(rule config.ExcludeLabel) Reason {
+	switch {
+	case n.member == nil:
+		return NoAnnouncer
+	case n.member.Passive:
+		return Passive
+	case n.object == nil:
+		return NodeMissing
+	case n.object.Deleting:
+		return NodeDeleting
+	case n.object.NetworkUnavailable:
+		return NetworkUnavailable
+	case rule != config.IgnoreLabel && excludes(n.object.Labels):
+		return ExcludeLabel
+	case slices.ContainsFunc(n.object.Taints, isAway):
+		return Tainted
+	case n.object.Labels[osLabel] == "windows":
+		return Windows
+	}
+	return ""
+}
+
+// excludes reads the exclude label: its presence counts, unless the value is
+// a boolean false.
+func excludes(labels map[string]string) bool {
+	value, present := labels[excludeLabel]
+	if !present {
+		return false
+	}
+	set, err := strconv.ParseBool(value)
+	return err != nil || set
+}
+
+func isAway(taint string) bool { return slices.Contains(awayTaints[:], taint) }

@@ -1,0 +1,217 @@
+// Package plan decides, from a snapshot of the cluster, who announces which
+// address and why. It is pure: equal snapshots give equal, sorted verdicts on
+// every node, which is how the announcers agree without asking each other.
+package plan
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+// Snapshot is everything that a decision may depend on, as one node sees it.
+// It is a value: the source makes a new one for every pass and never changes
+// it afterwards.
+type Snapshot struct {
+	Node     string // the Node that this announcer runs on
+	Config   config.Config
+	Services []Service
+	Nodes    []Node
+	Members  []Member // the live announcers by gossip, this one included
+
+	// Links are this node's own links that may carry an announcement.
+	Links []Link
+
+	// Reserved are addresses that are never announced whatever a status says,
+	// besides the Nodes' own: the API server's endpoints.
+	Reserved []netip.Addr
+
+	// Returns counts how often a member came back that had been alive
+	// meanwhile (a healed partition). Owners announce again when it changes.
+	Returns int
+}
+
+// Service is a Service of ours (by type, class and annotations) as far as
+// announcing it is concerned.
+type Service struct {
+	Namespace, Name string
+	Created         time.Time
+	Labels          map[string]string
+	Addresses       []netip.Addr // of status.loadBalancer.ingress, in its order
+	Allocated       bool         // the CCM's verdict: condition ccm-baremetal.io/Allocated is True
+	Deleting        bool
+	Local           bool // externalTrafficPolicy: Local
+	Endpoints       Endpoints
+}
+
+// Endpoints says on which nodes a Service has endpoints, each list sorted and
+// without repetition.
+type Endpoints struct {
+	Ready       []string // nodes with a ready endpoint
+	Terminating []string // nodes with an endpoint that still serves while terminating
+	Nodeless    bool     // there is a usable endpoint that names no node
+}
+
+// Node is a Node object as far as announcing is concerned.
+type Node struct {
+	Name               string
+	Labels             map[string]string
+	Addresses          []netip.Addr
+	Taints             []string // keys
+	Deleting           bool
+	NetworkUnavailable bool
+}
+
+// Member is a live announcer and what it says of itself. What depends on a
+// timer, a link or a node's own view is decided by that node and told to the
+// others as a state, never computed about it by them.
+type Member struct {
+	Name     string
+	Rules    int // number of the newest election rules that it knows
+	Passive  bool
+	Draining bool
+
+	// Links are the member's links, nil if it has not told them yet: then it
+	// is taken to have a suitable one.
+	Links []Link
+}
+
+// Link is a link that may carry an announcement: an Ethernet link with an
+// address of its own that is neither loopback, NOARP nor enslaved.
+type Link struct {
+	Name     string
+	Index    int
+	MAC      string // as net.HardwareAddr prints it
+	Up       bool   // administratively up and with a carrier
+	Prefixes []netip.Prefix
+	NodeIP   bool // holds the Node's first InternalIP
+	Default  bool // has a default route
+	Metric   int  // the lowest metric of its routes
+}
+
+// Verdict is the decision about one address. Verdicts share memory: whoever
+// gets one must not change it.
+type Verdict struct {
+	Address  netip.Addr
+	Services []string // namespace/name of all Services that hold the address, sorted
+	Owner    string   // the Node that announces it by layer 2; empty: nobody
+	Reason   Reason   // why this node announces it, or does not
+
+	// Links are this node's links for it, sorted by name. There are none if
+	// this node can serve none of the Services: no link is up, no endpoint is
+	// here (policy Local), its announcer is passive, or the address may not be
+	// announced. Ranking, labels, taints and selectors do not count: whoever
+	// loses an address by those hands it over.
+	Links []Link
+
+	// Layer2 is how this node is to announce the address: what the
+	// advertisements say that select this node, or, if none does, all that
+	// match; of several the shortest refresh and the strictest conflict
+	// detection. Interfaces is empty, Links is what came of them.
+	Layer2 config.Layer2
+
+	// Candidates are the nodes that could announce it, best first, the best
+	// Ranked of them if there are more (Explain gives all); Eligible says how
+	// many there are. Excluded are the others, by name, each with the first
+	// filter that it failed.
+	Candidates []string
+	Eligible   int
+	Excluded   []Exclusion
+
+	// Holders are the Services that hold the address, oldest first, and
+	// whether the candidates are theirs.
+	Holders []Holder
+}
+
+// Ranked is how many candidates a Verdict of Decide names at most.
+const Ranked = 16
+
+// Holder is a Service that holds an address.
+type Holder struct {
+	Service string // namespace/name
+
+	// Reason is Honoured if every candidate passed for this Service.
+	// Otherwise it says why the Service has no say in the election.
+	Reason Reason
+}
+
+// Exclusion is a node that is no candidate for an address, and why.
+type Exclusion struct {
+	Node   string
+	Reason Reason
+}
+
+// Reason is a stable word for a decision. It is the same in verdicts, events,
+// conditions, logs and the debug page. Changing one is an API change.
+type Reason string
+
+// Reasons for an address.
+const (
+	Owner           Reason = "Owner"           // this node announces it
+	NotOwner        Reason = "NotOwner"        // another candidate ranks before this node
+	NotCandidate    Reason = "NotCandidate"    // another node announces it, this one could not: see Excluded
+	NotAllocated    Reason = "NotAllocated"    // the CCM has not confirmed the address
+	Deleting        Reason = "Deleting"        // the Service is being deleted
+	NodeAddress     Reason = "NodeAddress"     // it is an address of a Node or of the API server
+	SpecialPurpose  Reason = "SpecialPurpose"  // loopback, multicast, link-local and the like
+	NoEndpoints     Reason = "NoEndpoints"     // no Service on it has a usable endpoint
+	NoAdvertisement Reason = "NoAdvertisement" // no advertisement selects its pool and Services
+	NoEligibleNode  Reason = "NoEligibleNode"  // every node is left out: see Excluded
+)
+
+// Reasons for a Service on an address, besides NotAllocated, Deleting,
+// NodeAddress, SpecialPurpose, NoEndpoints and NoAdvertisement.
+const (
+	Honoured  Reason = "Honoured"  // every candidate passes for it
+	Overruled Reason = "Overruled" // no node passes for all Services on the address, an older one decides
+)
+
+// Reasons for a change, besides those for an address and for a node.
+const (
+	Released     Reason = "Released"     // no Service holds the address any more
+	LinksChanged Reason = "LinksChanged" // the same node announces it on other links
+)
+
+// Reasons why a node is no candidate for an address, in the order in which
+// they are looked at.
+const (
+	NoAnnouncer        Reason = "NoAnnouncer"        // no live announcer on it
+	Passive            Reason = "Passive"            // its announcer has not synced yet
+	Draining           Reason = "Draining"           // its announcer is leaving, and there is another candidate
+	NodeMissing        Reason = "NodeMissing"        // there is no such Node object
+	NodeDeleting       Reason = "NodeDeleting"       // its Node object is being deleted
+	NetworkUnavailable Reason = "NetworkUnavailable" // the Node says so
+	ExcludeLabel       Reason = "ExcludeLabel"       // node.kubernetes.io/exclude-from-external-load-balancers
+	Tainted            Reason = "Tainted"            // out of service, shut down or about to be removed
+	Windows            Reason = "Windows"            // no announcer runs there
+	NotSelected        Reason = "NotSelected"        // by no advertisement's node selector
+	NoInterface        Reason = "NoInterface"        // no usable link for the address
+	NoLocalEndpoint    Reason = "NoLocalEndpoint"    // externalTrafficPolicy: Local and no ready endpoint there
+)
+
+// Announcement is what a Speaker is to do about one address.
+type Announcement struct {
+	Address netip.Addr
+	Links   []Link // at least one, on this node
+
+	// Yield: another node owns the address now. A speaker that answers for it
+	// goes on until it has seen the new owner's announcement (2 s at most),
+	// and one that does not answers nothing.
+	Yield bool
+
+	// Returns is Snapshot.Returns: a speaker repeats its announcement once
+	// when it changes.
+	Returns int
+
+	// First: nobody of ours has announced the address before, so a speaker
+	// that detects conflicts asks the wire for it first. False on a take-over
+	// or hand-over, where the one who answers is the old owner.
+	First bool
+
+	// Peers are the MACs of the members' links, each with its member's Node.
+	// An answer from one of them around a change of owner is no conflict.
+	Peers map[string]string
+
+	Layer2 config.Layer2
+}

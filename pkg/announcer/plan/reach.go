@@ -1,0 +1,131 @@
+package plan
+
+import (
+	"net/netip"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+// reach is, for addresses in the same subnets and some advertisements, which
+// nodes are selected and have a usable link.
+type reach struct {
+	id     int
+	faults []Reason // by node: NotSelected, NoInterface, or empty
+}
+
+// reach works that out, or has it from another address of the same subnets.
+func (v *view) reach(address netip.Addr, advertisements []int) *reach {
+	key := string(appendNumbers(v.subnets.appendKey(nil, address), advertisements))
+	if known, ok := v.reaches[key]; ok {
+		return known
+	}
+	r := &reach{id: len(v.reaches), faults: make([]Reason, len(v.nodes))}
+	for i := range v.nodes {
+		wishes := v.wishes(i, advertisements)
+		switch {
+		case len(wishes) == 0:
+			r.faults[i] = NotSelected
+		case v.nodes[i].told() && len(chooseLinks(v.nodes[i].member.Links, address, wishes)) == 0:
+			r.faults[i] = NoInterface
+		}
+	}
+	v.reaches[key] = r
+	return r
+}
+
+// part is how this node announces addresses of the same subnets.
+type part struct {
+	links  []Link
+	layer2 config.Layer2
+}
+
+// ownPart returns how this node announces an address of which it is a
+// candidate, given the demands that decided.
+func (v *view) ownPart(address netip.Addr, demands []demand) part {
+	var advertisements []int
+	for _, d := range demands {
+		advertisements = append(advertisements, d.advertisements...)
+	}
+	return v.part(address, distinctOrdered(advertisements))
+}
+
+// servable returns the demands that this node could meet now if packets came
+// to it, links apart. What merely makes another node the better choice does not
+// count, so that a loser can answer until the winner does.
+func (v *view) servable(demands []demand) []demand {
+	var out []demand
+	if v.self < 0 || v.nodes[v.self].member == nil || v.nodes[v.self].member.Passive {
+		return nil
+	}
+	for _, d := range demands {
+		if !d.local || contains(d.serving, v.self) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func (v *view) part(address netip.Addr, advertisements []int) part {
+	key := string(appendNumbers(v.subnets.appendKey(nil, address), advertisements))
+	if known, ok := v.parts[key]; ok {
+		return known
+	}
+	var p part
+	var wishes []config.Layer2
+	if v.self >= 0 {
+		wishes = v.wishes(v.self, advertisements)
+	}
+	if len(wishes) == 0 {
+		wishes = v.allWishes(advertisements)
+	}
+	p.layer2 = merge(wishes)
+	if v.self >= 0 && v.nodes[v.self].told() {
+		p.links = chooseLinks(v.nodes[v.self].member.Links, address, wishes)
+	}
+	v.parts[key] = p
+	return p
+}
+
+// subnets are the subnets of all links, to tell which addresses are alike.
+type subnets struct {
+	ids     map[netip.Prefix]int
+	lengths []int
+}
+
+func newSubnets(nodes []node) subnets {
+	s := subnets{ids: map[netip.Prefix]int{}}
+	for i := range nodes {
+		if !nodes[i].told() {
+			continue
+		}
+		for _, link := range nodes[i].member.Links {
+			for _, p := range link.Prefixes {
+				s.add(p)
+			}
+		}
+	}
+	s.lengths = distinctOrdered(s.lengths)
+	return s
+}
+
+func (s *subnets) add(p netip.Prefix) {
+	if _, known := s.ids[p.Masked()]; !known {
+		s.ids[p.Masked()] = len(s.ids)
+		s.lengths = append(s.lengths, p.Bits())
+	}
+}
+
+// appendKey appends what is equal for addresses in the same subnets.
+func (s subnets) appendKey(key []byte, address netip.Addr) []byte {
+	var in []int
+	for _, length := range s.lengths {
+		p, err := address.Prefix(length)
+		if err != nil {
+			break // longer than the address
+		}
+		if id, ok := s.ids[p]; ok {
+			in = append(in, id)
+		}
+	}
+	return appendNumbers(key, in)
+}
