@@ -1,0 +1,263 @@
+// Package membership knows which announcers are alive: memberlist behind a
+// narrow door.
+//
+// What a member says of itself travels in three ways. Its metadata (a few
+// bytes: rules, passive, draining) is gossiped by memberlist. Its table of
+// links is sent to each member when it changes, rides on the periodic full
+// exchange of state, and is asked for by whoever sees from the metadata that
+// its own copy is old. And what must be known within milliseconds, a planned
+// departure, is also told to each member directly.
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+const (
+	leaveAtMost = 3 * time.Second // if the context allows more
+	lookEvery   = 20 * time.Millisecond
+	goodByeLead = 20 * time.Millisecond
+)
+
+// Options is what a membership needs. All fields but Key, Kick and Log are required.
+type Options struct {
+	Name      string     // the Node's name
+	Address   netip.Addr // the Node's gossip address, bound and advertised
+	Port      int
+	Label     string           // separates clusters: the UID of the kube-system namespace
+	Key       []byte           // shared secret of any length; nil: clear text
+	Detection config.Detection // failure detection times
+
+	// Peers returns the gossip addresses of all Nodes by name, to join and
+	// rejoin. An error leaves the membership as it is.
+	Peers func() (map[string]netip.Addr, error)
+
+	Kick func() // called after every change that Members shows; must not block
+	Log  *slog.Logger
+}
+
+// State is what this announcer says of itself to the others.
+type State struct {
+	Passive  bool
+	Draining bool
+
+	// Links are this announcer's links; nil leaves what was told before. Of
+	// more than 64, those are told that hold the Node's address, then those
+	// with a default route, then those with the lowest index; of more than 32
+	// prefixes of a link, the widest. Members shows what was told.
+	Links []plan.Link
+}
+
+// Stats are counts since the start, and gauges where it says so.
+type Stats struct {
+	Members      int // gauge: live announcers, this one included
+	Joins        int // attempts to join a member that had answered a ping
+	JoinFailures int
+	Rejected     int // packets and streams refused: wrong key, wrong label or unreadable
+	Garbled      int // authentic metadata, messages and tables refused: unreadable or out of bounds
+	Updates      int // metadata updates handed to the gossip, repetitions included
+	HealthScore  int // gauge: memberlist's view of this process, 0 is healthy
+}
+
+// Members is this announcer's view of the live announcers. Its methods may be
+// called from any goroutine.
+type Members struct {
+	o    Options
+	list *memberlist.Memberlist
+	view *view
+	log  *bridge
+
+	changed chan struct{} // capacity 1: there is something to publish
+	owing   chan struct{} // capacity 1: there is something to tell one member
+
+	counts    counts
+	stop      context.CancelFunc // ends the publisher and what works for it
+	published chan struct{}      // closed when the publisher has ended
+	departing chan struct{}      // capacity 1: memberlist's Leave has begun
+	tasks     tasks              // what may outlive the call that started it
+
+	leaving sync.Once
+	left    error
+}
+
+// New binds the gossip port and starts passive. The caller runs Run and ends with Leave.
+func New(o Options) (*Members, error) {
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("membership options: %w", err)
+	}
+	c, err := settings(o)
+	if err != nil {
+		return nil, fmt.Errorf("membership options: %w", err)
+	}
+	return create(o, c)
+}
+
+// create is New with settings that the caller has made.
+func create(o Options, c *memberlist.Config) (*Members, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Kick == nil {
+		o.Kick = func() {}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	m := &Members{
+		o: o, view: newView(o.Name), log: newBridge(o.Log), stop: stop,
+		changed: make(chan struct{}, 1), owing: make(chan struct{}, 1),
+		published: make(chan struct{}), departing: make(chan struct{}, 1),
+	}
+	d := delegate{m}
+	c.Delegate, c.Events, c.Alive = d, d, d
+	c.Logger = m.log.logger()
+	list, err := memberlist.Create(c)
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("open gossip on %s: %w", netip.AddrPortFrom(o.Address, uint16(o.Port)), err)
+	}
+	m.list = list
+	go m.publisher(ctx)
+	return m, nil
+}
+
+// check reports every option that cannot be used.
+func (o Options) check() error {
+	var errs []error
+	fault := func(bad bool, text string) {
+		if bad {
+			errs = append(errs, errors.New(text))
+		}
+	}
+	fault(o.Name == "" || len(o.Name) > maxName, "name must have 1 to 253 bytes")
+	fault(!usable(o.Address), "address must be a specified unicast address without a zone")
+	fault(o.Port < 1 || o.Port > 65535, "port must be 1 to 65535")
+	fault(o.Label == "" || len(o.Label) > memberlist.LabelMaxSize, "label must have 1 to 255 bytes")
+	fault(o.Key != nil && len(o.Key) == 0, "key is empty")
+	fault(o.Peers == nil, "peers are missing")
+	return errors.Join(errs...)
+}
+
+// usable reports whether gossip can be sent to an address.
+func usable(a netip.Addr) bool {
+	return a.IsValid() && a.Zone() == "" && !a.IsUnspecified() && !a.IsMulticast()
+}
+
+// Publish tells the others this announcer's state, if it changed. It does not block.
+func (m *Members) Publish(s State) {
+	if m.view.publish(s) {
+		signal(m.changed)
+		m.o.Kick()
+	}
+}
+
+// Members returns the live announcers, this one included, sorted by name. The
+// caller must not change what the Links of a member hold.
+func (m *Members) Members() []plan.Member { return m.view.members() }
+
+// Returns counts how often a member came back that had been alive meanwhile:
+// it was taken for dead here and is the same process as before. This announcer
+// counts as such a member too, when others took it for dead.
+func (m *Members) Returns() int { return m.view.returned() }
+
+// Stats returns the current counts.
+func (m *Members) Stats() Stats {
+	return Stats{
+		Members:      m.view.staying() + 1,
+		Joins:        int(m.counts.joins.Load()),
+		JoinFailures: int(m.counts.joinFailures.Load()),
+		Rejected:     m.log.rejections(),
+		Garbled:      int(m.counts.garbled.Load()),
+		Updates:      int(m.counts.updates.Load()),
+		HealthScore:  m.list.GetHealthScore(),
+	}
+}
+
+// Leave tells the others that this announcer goes, and closes the port. It
+// returns when they know or ctx ends. Only the first call does something; any
+// other waits for it and returns the same. It needs no Run.
+func (m *Members) Leave(ctx context.Context) error {
+	m.leaving.Do(func() { m.left = m.leave(ctx) })
+	return m.left
+}
+
+func (m *Members) leave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveAtMost)
+	defer cancel()
+
+	// An update that meets memberlist's Leave could outdate its message, and
+	// nobody would learn of it: the publisher ends first.
+	m.stop()
+	<-m.published
+
+	// memberlist handles what has queued up last in, first out: the good-bye
+	// gets a lead over its own message, which looks like that of a death.
+	m.view.leave()
+	m.tellState()
+	time.Sleep(goodByeLead)
+	var errs []error
+	if err := m.broadcastDeparture(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("broadcast departure: %w", err))
+	}
+	m.tellState() // again: the first may have been lost
+	if err := m.list.Shutdown(); err != nil {
+		errs = append(errs, fmt.Errorf("close gossip: %w", err))
+	}
+	m.wait(ctx)
+	return errors.Join(errs...)
+}
+
+// broadcastDeparture returns when the others know, when there are none any
+// more, or when ctx ends.
+func (m *Members) broadcastDeparture(ctx context.Context) error {
+	deadline, _ := ctx.Deadline()
+	atMost := max(time.Until(deadline), time.Millisecond)
+	done := make(chan error, 1)
+	go func() { done <- m.list.Leave(atMost) }()
+
+	// memberlist panics if it is shut down before its Leave has begun.
+	select {
+	case <-m.departing:
+	case err := <-done:
+		return err
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+			// When all leave at once, nobody is left to receive a broadcast,
+			// and memberlist waits in vain.
+			if m.view.staying() == 0 {
+				return nil
+			}
+		}
+	}
+}
+
+// wait returns when nothing works in the background any more, or ctx ends. An
+// exchange that hangs then ends by its own time-out, and does no harm.
+func (m *Members) wait(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		m.tasks.close()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
