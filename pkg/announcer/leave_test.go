@@ -1,0 +1,153 @@
+package announcer
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+)
+
+func TestLeavingHandsOverBeforeItFallsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, mine)
+		r.start(t)
+		r.end()
+		synctest.Wait()
+		if said := r.lastSaid(); !said.Draining || said.Passive || len(said.Links) != 1 {
+			t.Errorf("published %+v", said)
+		}
+		// Gossip has told nobody yet, and still this node knows that it drains.
+		wantAnswering(t, r, mine+" (yielding)")
+
+		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		wantAnswering(t, r, mine+" (yielding)")
+		began := time.Now()
+		r.wire.takenOver()
+		if err := <-r.done; err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > lookEvery {
+			t.Errorf("left %s after the last address was taken over", took)
+		}
+		if got, want := r.wire.history(), "start "+mine+", handed over "+mine; got != want {
+			t.Errorf("on the wire: %s, want %s", got, want)
+		}
+	})
+}
+
+func TestLeavingEndsIfNobodyTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, mine)
+		r.start(t)
+		r.logged()
+		began := time.Now()
+		if err := r.finish(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != leaveWithin {
+			t.Errorf("left after %s, want %s", took, leaveWithin)
+		}
+		wantAnswering(t, r, "")
+		wantLog(t, r,
+			"level=INFO msg=leaving addresses=1",
+			`level=INFO msg="no longer announcing" address=192.0.2.101 now=n3 was=n1 because=Draining`,
+			"level=INFO msg=left withdrawn=1")
+	})
+}
+
+func TestTheOnlyCandidateAnswersToTheEndAndLeavesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, mine)
+		r.start(t)
+		r.world.change(lose("n2", "n3"))
+		r.kickAndWait()
+		r.logged()
+		began := time.Now()
+		if err := r.finish(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("waited %s for nobody", took)
+		}
+		wantLog(t, r, "level=INFO msg=leaving addresses=1", "level=INFO msg=left withdrawn=1")
+		if got, want := r.wire.history(), "start "+mine+", stop "+mine; got != want {
+			t.Errorf("on the wire: %s, want %s", got, want)
+		}
+	})
+}
+
+func TestLeavingGoesOnPassing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, mine, theirs)
+		r.start(t)
+		r.end()
+		synctest.Wait()
+		time.Sleep(100 * time.Millisecond)
+		r.world.change(lose("n2", "n3")) // all others die while this one leaves
+		r.kickAndWait()
+		if err := <-r.done; err != nil {
+			t.Fatal(err)
+		}
+		want := "start " + mine + ", start " + theirs + ", stop " + mine + ", stop " + theirs
+		if got := r.wire.history(); got != want {
+			t.Errorf("on the wire: %s, want %s", got, want)
+		}
+	})
+}
+
+func TestLeavingInAnUnknownWorldKeepsAnsweringForItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, mine)
+		r.start(t)
+		r.world.fail(errors.New("waiting for Nodes"))
+		r.end()
+		synctest.Wait()
+		if said := r.lastSaid(); !said.Draining {
+			t.Errorf("published %+v", said)
+		}
+		wantAnswering(t, r, mine)
+		if err := <-r.done; err != nil {
+			t.Fatal(err)
+		}
+		wantAnswering(t, r, "")
+	})
+}
+
+func TestLeavingBeforeAnythingIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, mine)
+		r.world.fail(errors.New("waiting for Nodes"))
+		r.start(t)
+		began := time.Now()
+		if err := r.finish(); err != nil || time.Since(began) != 0 {
+			t.Errorf("left after %s: %v", time.Since(began), err)
+		}
+		if said := r.lastSaid(); !said.Passive || !said.Draining {
+			t.Errorf("published %+v", said)
+		}
+	})
+}
+
+func TestLeavingReportsWhatCouldNotBeWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.start(t, broken{})
+		err := r.finish()
+		if want := "withdraw everything: announce: close socket: no such device"; err == nil || err.Error() != want {
+			t.Errorf("Run returned %v, want %s", err, want)
+		}
+	})
+}
+
+// broken fails whatever it is asked for.
+type broken struct{}
+
+func (broken) Set(context.Context, []plan.Announcement) error {
+	return errors.New("close socket: no such device")
+}
+
+func (broken) Answering() []plan.Announcement { return nil }

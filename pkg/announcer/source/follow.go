@@ -1,0 +1,96 @@
+package source
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// api is what every typed client offers for a kind.
+type api[L runtime.Object] interface {
+	List(ctx context.Context, o metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+}
+
+// follow keeps store equal to the objects of a kind that the selectors choose,
+// until ctx ends. While the API server is away the store keeps what it has.
+func follow[L runtime.Object](ctx context.Context, kind api[L], example runtime.Object, store cache.ReflectorStore, o followOptions) {
+	narrow := func(lo *metav1.ListOptions) {
+		lo.FieldSelector, lo.LabelSelector = o.fields, o.labels
+	}
+	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, lo metav1.ListOptions) (runtime.Object, error) {
+			narrow(&lo)
+			list, err := kind.List(ctx, lo)
+			o.reach.note(ctx, o.what, err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, lo metav1.ListOptions) (watch.Interface, error) {
+			narrow(&lo)
+			w, err := kind.Watch(ctx, lo)
+			if lo.SendInitialEvents == nil || !apierrors.IsInvalid(err) { // else: a server that knows no streaming lists
+				o.reach.note(ctx, o.what, err)
+			}
+			return w, err
+		},
+	}, o.client)
+	cache.NewReflectorWithOptions(lw, example, store, cache.ReflectorOptions{
+		Name: o.what,
+		// The default waits up to a minute. New Services wait as long when the
+		// API server comes back, which is too long for an outage of an hour.
+		Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 8 * time.Second},
+	}).RunWithContext(ctx)
+}
+
+type followOptions struct {
+	what           string // the plural that the API uses, in CamelCase
+	fields, labels string // selectors
+	client         any    // asked whether it can stream lists
+	reach          *reach
+}
+
+// reach logs when something cannot be read any more and when it can again,
+// once each, however often that is tried meanwhile.
+type reach struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	down map[string]bool
+}
+
+func (r *reach) note(ctx context.Context, what string, err error) {
+	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return
+	}
+	r.mu.Lock()
+	was := r.down[what]
+	r.down[what] = err != nil
+	r.mu.Unlock()
+	switch {
+	case err != nil && !was:
+		r.log.Warn("cannot read, keeping what is known", "what", what, "err", err)
+	case err == nil && was:
+		r.log.Info("can read again", "what", what)
+	}
+}
+
+// unreachable returns what cannot be read at the moment, sorted.
+func (r *reach) unreachable() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var down []string
+	for what, is := range r.down {
+		if is {
+			down = append(down, what)
+		}
+	}
+	return sorted(down)
+}

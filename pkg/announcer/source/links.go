@@ -1,0 +1,202 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// A change of one link comes as several messages, so a reading waits for
+	// the rest of them; and no two readings are closer than this, however
+	// busy the routing table of the node is.
+	linkSettle   = 5 * time.Millisecond
+	linkInterval = 100 * time.Millisecond
+
+	linkRetryFirst = 100 * time.Millisecond
+	linkRetryLast  = 5 * time.Second
+
+	// linkBuffer is the receive buffer: a storm that overflows it costs a
+	// new subscription and a full reading.
+	linkBuffer = 1 << 20
+)
+
+// Links follows this node's links, their addresses and routes. It does not
+// poll: the kernel tells when something has changed, and then everything is
+// read anew, so that no message can be missed or misread.
+type Links struct {
+	kick      func()
+	log       *slog.Logger
+	subscribe func() (receiver, error)
+	read      func() (*linkTable, error)
+
+	mu    sync.Mutex
+	table *linkTable // replaced, never changed
+	err   error      // why it is not known, or not up to date
+}
+
+// receiver is what we use of a netlink socket.
+type receiver interface {
+	Receive() ([]syscall.NetlinkMessage, *unix.SockaddrNetlink, error)
+	Close()
+}
+
+// NewLinks returns the links of the network namespace that Run runs in. kick
+// is called after each change and must not block.
+func NewLinks(kick func(), log *slog.Logger) *Links {
+	return &Links{kick: kick, log: log, subscribe: subscribeLinks, read: readLinks}
+}
+
+// LeftOut returns the links that never carry an announcement, by name, each
+// with the cause.
+func (l *Links) LeftOut() map[string]Cause {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.table == nil {
+		return nil
+	}
+	return l.table.leftOut
+}
+
+// current returns the newest reading, or an error before the first one.
+func (l *Links) current() (*linkTable, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.table != nil:
+		return l.table, nil
+	case l.err != nil:
+		return nil, fmt.Errorf("links: %w", l.err)
+	default:
+		return nil, errors.New("links")
+	}
+}
+
+// Run follows the links until ctx ends. It never gives up: after an error it
+// subscribes again and reads everything.
+func (l *Links) Run(ctx context.Context) error {
+	retry := linkRetryFirst
+	for {
+		began := time.Now()
+		err := l.follow(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if time.Since(began) > linkRetryLast {
+			retry = linkRetryFirst
+		}
+		l.failed(err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(retry):
+		}
+		retry = min(2*retry, linkRetryLast)
+	}
+}
+
+// follow reads the links after each batch of messages, until ctx ends or
+// something fails. It subscribes before it reads, so that nothing falls
+// between the two.
+func (l *Links) follow(ctx context.Context) error {
+	socket, err := l.subscribe()
+	if err != nil {
+		return fmt.Errorf("subscribe to link events: %w", err)
+	}
+	stop := context.AfterFunc(ctx, socket.Close)
+	defer func() {
+		if stop() {
+			socket.Close()
+		}
+	}()
+	news, broken := make(chan struct{}, 1), make(chan error, 1)
+	go receive(socket, news, broken)
+	for {
+		table, err := l.read()
+		if err != nil {
+			return fmt.Errorf("read links: %w", err)
+		}
+		l.set(table)
+		next := time.Now().Add(linkInterval)
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-broken:
+			return fmt.Errorf("receive link events: %w", err)
+		case <-news:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(max(linkSettle, time.Until(next))):
+		}
+		select {
+		case <-news: // what has come meanwhile is covered by this reading
+		default:
+		}
+	}
+}
+
+// receive tells of messages until the socket fails or is closed. What is in
+// them does not matter.
+func receive(socket receiver, news chan<- struct{}, broken chan<- error) {
+	for {
+		if _, _, err := socket.Receive(); err != nil {
+			broken <- err
+			return
+		}
+		select {
+		case news <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (l *Links) set(table *linkTable) {
+	l.mu.Lock()
+	recovered := l.err != nil
+	changed := l.table == nil || !reflect.DeepEqual(l.table, table)
+	l.err = nil
+	if changed {
+		l.table = table
+	}
+	l.mu.Unlock()
+	if recovered {
+		l.log.Info("links can be followed again")
+	}
+	if changed {
+		l.kick()
+	}
+}
+
+func (l *Links) failed(err error) {
+	l.mu.Lock()
+	again := l.err != nil
+	l.err = err
+	l.mu.Unlock()
+	if !again {
+		l.log.Warn("cannot follow links, keeping what is known and trying again", "err", err)
+	}
+}
+
+func subscribeLinks() (receiver, error) {
+	socket, err := nl.Subscribe(unix.NETLINK_ROUTE,
+		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	if err := socket.SetReceiveBufferSize(linkBuffer, false); err != nil {
+		socket.Close()
+		return nil, err
+	}
+	return socket, nil
+}

@@ -1,0 +1,119 @@
+package source
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+const (
+	// ignoreAnnotation takes a Service out of our hands. Changing it is an API change.
+	ignoreAnnotation = "ccm-baremetal.io/ignore"
+
+	// allocatedCondition is the CCM's verdict. Changing it is an API change.
+	allocatedCondition = "ccm-baremetal.io/Allocated"
+)
+
+// service is a Service of type LoadBalancer, whoever's it is.
+type service struct {
+	plan.Service        // without its endpoints
+	uid          string // for events about it
+	class        string // empty: names none
+	ignored      bool
+}
+
+// convertService drops Services of other types: they can hold no address of ours.
+func convertService(o *corev1.Service) (service, bool) {
+	if o.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return service{}, false
+	}
+	s := service{
+		Service: plan.Service{
+			Namespace: o.Namespace,
+			Name:      o.Name,
+			Created:   o.CreationTimestamp.UTC(),
+			Labels:    o.Labels,
+			Addresses: ingress(o.Status.LoadBalancer.Ingress),
+			Allocated: allocated(o),
+			Deleting:  o.DeletionTimestamp != nil,
+			Local:     o.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
+		},
+		uid:     string(o.UID),
+		ignored: ignored(o.Annotations),
+	}
+	if o.Spec.LoadBalancerClass != nil {
+		s.class = *o.Spec.LoadBalancerClass
+	}
+	return s, true
+}
+
+// ours tells whether the configuration makes the Service ours. The API server
+// clears the class when a Service stops being a LoadBalancer, so this looks at
+// the Service as it is now and never at what it once was.
+func (s service) ours(c config.Services) bool {
+	switch {
+	case s.ignored:
+		return false
+	case s.class == "":
+		return c.HandleUnclassed
+	default:
+		return s.class == c.LoadBalancerClass
+	}
+}
+
+// ingress returns the addresses of a status in its order. A host name, which
+// some other load balancer wrote, is nothing that could be announced.
+func ingress(entries []corev1.LoadBalancerIngress) []netip.Addr {
+	var addresses []netip.Addr
+	for _, entry := range entries {
+		address, ok := parseAddr(entry.IP)
+		if ok && !slices.Contains(addresses, address) {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
+}
+
+func allocated(o *corev1.Service) bool {
+	for _, c := range o.Status.Conditions {
+		if c.Type == allocatedCondition {
+			return c.Status == "True"
+		}
+	}
+	return false
+}
+
+// ignored reads the annotation as the CCM does, which also complains about
+// values that are neither true nor false.
+func ignored(annotations map[string]string) bool {
+	yes, err := strconv.ParseBool(strings.TrimSpace(annotations[ignoreAnnotation]))
+	return err == nil && yes
+}
+
+// clusterIPs is what the Service default/kubernetes contributes to the
+// reserved addresses.
+func clusterIPs(o *corev1.Service) []netip.Addr {
+	var addresses []netip.Addr
+	for _, text := range o.Spec.ClusterIPs {
+		if address, ok := parseAddr(text); ok {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
+}
+
+// parseAddr reads an address as we compare them: IPv4 never in its IPv6 form,
+// and without a zone, which means something on one host only.
+func parseAddr(text string) (netip.Addr, bool) {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	return address.Unmap().WithZone(""), true
+}
