@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+)
+
+// userAgent tells our requests apart in audit logs. Changing it is an API change.
+const userAgent = "announcer"
+
+// newClient returns a client of the API server. It does not connect.
+func newClient(kubeconfig string) (kubernetes.Interface, error) {
+	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig) // as a pod if that is empty
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	return kubernetes.NewForConfig(modest(c))
+}
+
+// modest makes requests few and small: thousands of these clients may run.
+func modest(c *rest.Config) *rest.Config {
+	c.UserAgent = userAgent
+	c.QPS, c.Burst = 5, 20
+	c.ContentType = runtime.ContentTypeProtobuf
+	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return c
+}
+
+// bridge makes client-go log to our logger. It reports each of its attempts,
+// we report what changes: so everything of it is a debug message.
+func bridge(log *slog.Logger) {
+	klog.SetSlogLogger(slog.New(demoted{log.Handler()}))
+}
+
+// demoted is a handler that makes everything a debug message.
+type demoted struct{ slog.Handler }
+
+func (d demoted) Enabled(ctx context.Context, _ slog.Level) bool {
+	return d.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+func (d demoted) Handle(ctx context.Context, r slog.Record) error {
+	if !d.Enabled(ctx, r.Level) { // klog does not ask before it logs an error
+		return nil
+	}
+	r.Level = slog.LevelDebug
+	return d.Handler.Handle(ctx, r)
+}
+
+func (d demoted) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return demoted{d.Handler.WithAttrs(attrs)}
+}
+
+func (d demoted) WithGroup(name string) slog.Handler { return demoted{d.Handler.WithGroup(name)} }

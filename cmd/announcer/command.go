@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime/debug"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// options are the flags. Changing the name of one is an API change.
+type options struct {
+	node               string
+	kubeconfig         string
+	configFile         string
+	namespace          string
+	insecureMembership bool
+	bindAddress        string
+	metricsPort        uint16
+	debugAddress       string
+	logLevel           slog.Level
+	logFormat          string
+}
+
+func (o *options) add(fs *pflag.FlagSet) {
+	fs.SortFlags = false
+	fs.StringVar(&o.node, "node-name", os.Getenv("NODE_NAME"), "name of the Node that this announcer runs on; default: the environment variable NODE_NAME")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; default: as a pod")
+	fs.StringVar(&o.configFile, "cloud-config", "", "read the configuration from this `file`, and again when it changes; default: from the ConfigMap ccm-baremetal-accepted")
+	fs.StringVar(&o.namespace, "namespace", "kube-system", "namespace of that ConfigMap and of the Secret ccm-baremetal-gossip")
+	fs.BoolVar(&o.insecureMembership, "insecure-membership", false, "gossip in clear text, so that whoever reaches the gossip port can take addresses away")
+	fs.StringVar(&o.bindAddress, "bind-address", "", "`address` for health and metrics; default: all")
+	fs.Uint16Var(&o.metricsPort, "metrics-port", 7957, "port for /healthz, /readyz and /metrics")
+	fs.StringVar(&o.debugAddress, "debug-address", "127.0.0.1:7958", "`address` and port for /debug/plan and /debug/pprof, which tell much about the cluster")
+	fs.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
+	fs.StringVar(&o.logFormat, "log-format", "text", "text or json")
+}
+
+// check reports all that is wrong with the flags.
+func (o *options) check() error {
+	var errs []error
+	if o.node == "" {
+		errs = append(errs, errors.New("the name of the Node is missing: set NODE_NAME from spec.nodeName, or --node-name"))
+	}
+	if _, _, err := net.SplitHostPort(o.debugAddress); err != nil {
+		errs = append(errs, fmt.Errorf("--debug-address: %w", err))
+	}
+	if o.logFormat != "text" && o.logFormat != "json" {
+		errs = append(errs, fmt.Errorf("--log-format is text or json, not %q", o.logFormat))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *options) publicAddress() string {
+	return net.JoinHostPort(o.bindAddress, strconv.Itoa(int(o.metricsPort)))
+}
+
+func (o *options) logger(w io.Writer) *slog.Logger {
+	handle := &slog.HandlerOptions{Level: o.logLevel}
+	if o.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, handle))
+	}
+	return slog.New(slog.NewTextHandler(w, handle))
+}
+
+// newCommand returns the whole command line.
+func newCommand() *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:           "announcer",
+		Short:         "Announce the addresses of Services from this node",
+		Long:          help,
+		Example:       examples,
+		Version:       version(),
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true, // it would hide the error
+		SilenceErrors: true, // main prints it
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			return serve(cmd.Context(), *o, o.logger(cmd.ErrOrStderr()))
+		},
+	}
+	o.add(cmd.Flags())
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
+	})
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.AddCommand(newExplainCommand(), newMembersCommand())
+	return cmd
+}
+
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
+)
+
+// explanation is what is to say about one address. The names in it are those
+// of the JSON output; changing one is an API change. Lists are never null.
+type explanation struct {
+	Address        netip.Addr  `json:"address"`
+	Services       []string    `json:"services"`
+	Owner          string      `json:"owner"`  // empty: nobody
+	Reason         plan.Reason `json:"reason"` // of the node that was asked
+	Advertisements []string    `json:"advertisements"`
+	Candidates     []string    `json:"candidates"` // best first
+	Excluded       []exclusion `json:"excluded"`
+	Overruled      []holder    `json:"overruled"` // Services on the address that have no say
+	Links          []string    `json:"links"`     // of the node that was asked, that it would use
+	Answering      []string    `json:"answering"` // of the node that was asked, on which it answers
+	HandingOver    bool        `json:"handingOver"`
+}
+
+type exclusion struct {
+	Node   string      `json:"node"`
+	Reason plan.Reason `json:"reason"`
+}
+
+type holder struct {
+	Service string      `json:"service"`
+	Reason  plan.Reason `json:"reason"`
+}
+
+// answer is the whole output of explain.
+type answer struct {
+	Node      string        `json:"node"` // that was asked
+	Addresses []explanation `json:"addresses"`
+}
+
+func newExplainCommand() *cobra.Command {
+	a := &asking{}
+	cmd := &cobra.Command{
+		Use:     "explain ADDRESS|NAMESPACE/SERVICE",
+		Short:   "Explain who announces an address, and why",
+		Long:    explainHelp,
+		Example: explainExamples,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := a.plan(cmd)
+			if err != nil {
+				return err
+			}
+			out, err := explain(p, args[0])
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return printJSON(cmd.OutOrStdout(), out)
+			}
+			out.print(cmd.OutOrStdout())
+			return nil
+		},
+	}
+	a.add(cmd)
+	return cmd
+}
+
+// explain answers a question about a plan. It decides again from the snapshot,
+// which gives the whole ranking and not only its beginning.
+func explain(p status.Plan, what string) (answer, error) {
+	s, err := p.Snapshot()
+	if err != nil {
+		return answer{}, err
+	}
+	addresses, err := asked(s, what)
+	if err != nil {
+		return answer{}, err
+	}
+	out := answer{Node: s.Node, Addresses: []explanation{}}
+	for _, address := range addresses {
+		v, ok := plan.Explain(s, address)
+		if !ok {
+			return answer{}, fmt.Errorf("no Service of ours holds %s", address)
+		}
+		e := newExplanation(v)
+		e.Advertisements = advertisements(s, v)
+		e.addAnswering(p.Answering)
+		out.Addresses = append(out.Addresses, e)
+	}
+	return out, nil
+}
+
+// asked returns the addresses that a question is about.
+func asked(s plan.Snapshot, what string) ([]netip.Addr, error) {
+	namespace, name, isService := strings.Cut(what, "/")
+	if !isService {
+		address, err := netip.ParseAddr(what)
+		if err != nil {
+			return nil, fmt.Errorf("%q is neither an address nor NAMESPACE/SERVICE", what)
+		}
+		return []netip.Addr{address.Unmap()}, nil
+	}
+	for _, svc := range s.Services {
+		if svc.Namespace != namespace || svc.Name != name {
+			continue
+		}
+		if len(svc.Addresses) == 0 {
+			return nil, fmt.Errorf("the Service %s holds no address; its condition ccm-baremetal.io/Allocated says why", what)
+		}
+		return svc.Addresses, nil
+	}
+	return nil, fmt.Errorf("the Service %s is not ours: it does not exist, is not of type LoadBalancer, "+
+		"names another loadBalancerClass than the configuration, or is ignored by annotation", what)
+}
+
+func newExplanation(v plan.Verdict) explanation {
+	e := explanation{
+		Address: v.Address, Services: v.Services, Owner: v.Owner, Reason: v.Reason,
+		Advertisements: []string{}, Candidates: append([]string{}, v.Candidates...),
+		Excluded: []exclusion{}, Overruled: []holder{}, Links: names(v.Links), Answering: []string{},
+	}
+	for _, x := range v.Excluded {
+		e.Excluded = append(e.Excluded, exclusion(x))
+	}
+	for _, h := range v.Holders {
+		if h.Reason != plan.Honoured && h.Reason != v.Reason {
+			e.Overruled = append(e.Overruled, holder(h))
+		}
+	}
+	return e
+}
+
+// addAnswering notes what the speakers really do about the address.
+func (e *explanation) addAnswering(all []plan.Announcement) {
+	i := slices.IndexFunc(all, func(a plan.Announcement) bool { return a.Address == e.Address })
+	if i >= 0 {
+		e.Answering, e.HandingOver = names(all[i].Links), all[i].Yield
+	}
+}
+
+// advertisements names those that are for the address and for a Service on it,
+// in the order of the document. An address in no pool belongs to all.
+func advertisements(s plan.Snapshot, v plan.Verdict) []string {
+	pool := ""
+	for _, p := range s.Config.Pools {
+		for _, r := range p.Ranges {
+			if r.Contains(v.Address) {
+				pool = p.Name
+			}
+		}
+	}
+	matching := []string{}
+	for _, ad := range s.Config.Advertisements {
+		if pool != "" && len(ad.Pools) > 0 && !slices.Contains(ad.Pools, pool) {
+			continue
+		}
+		if slices.ContainsFunc(s.Services, func(svc plan.Service) bool {
+			return slices.Contains(v.Services, svc.Namespace+"/"+svc.Name) && ad.ServiceSelector.Matches(svc.Labels)
+		}) {
+			matching = append(matching, ad.Name)
+		}
+	}
+	return matching
+}
+
+func names(links []plan.Link) []string {
+	out := []string{}
+	for _, l := range links {
+		out = append(out, l.Name)
+	}
+	return out
+}
+
+func (a answer) print(w io.Writer) {
+	for i, e := range a.Addresses {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		e.print(w, a.Node)
+	}
+}
+
+func (e explanation) print(w io.Writer, node string) {
+	fmt.Fprintf(w, "%s, held by %s\n", e.Address, strings.Join(e.Services, ", "))
+	if e.Owner != "" {
+		line(w, "announced by", e.Owner)
+	} else {
+		line(w, "announced by", "nobody: "+because(e.Reason))
+	}
+	line(w, "here, on "+node, e.here())
+	line(w, "selected by", orNone(e.Advertisements, "no advertisement"))
+	for i, name := range e.Candidates {
+		line(w, title(i, "candidates"), fmt.Sprintf("%d. %s", i+1, name))
+	}
+	for i, x := range e.Excluded {
+		line(w, title(i, "left out"), x.Node+": "+because(x.Reason))
+	}
+	for i, h := range e.Overruled {
+		line(w, title(i, "no say"), h.Service+": "+because(h.Reason))
+	}
+}
+
+// here says what the node that was asked decides, and what it really does.
+func (e explanation) here() string {
+	text := because(e.Reason)
+	switch {
+	case e.HandingOver:
+		text += "; still answering on " + strings.Join(e.Answering, ", ") + " until the new owner is heard"
+	case len(e.Answering) > 0:
+		text += "; answering on " + strings.Join(e.Answering, ", ")
+	case e.Reason == plan.Owner:
+		text += "; NOT answering, see the log and announcer_layer2_link_open"
+	}
+	return text
+}
+
+func line(w io.Writer, title, text string) { fmt.Fprintf(w, "  %-14s  %s\n", title, text) }
+
+// title is shown on the first line of a list.
+func title(i int, text string) string {
+	if i == 0 {
+		return text
+	}
+	return ""
+}
+
+func orNone(list []string, none string) string {
+	if len(list) == 0 {
+		return none
+	}
+	return strings.Join(list, ", ")
+}
+
+// because says a reason and what it means.
+func because(r plan.Reason) string {
+	if text := meaning(r); text != "" {
+		return fmt.Sprintf("%s (%s)", r, text)
+	}
+	return string(r)
+}

@@ -1,0 +1,66 @@
+package main
+
+const help = `announcer runs on every node that may receive the traffic for Services of type
+LoadBalancer. For each address in the status of such a Service, exactly one
+node answers ARP; when that node goes away, another one takes over within about
+a second. Which one it is follows from the address and the nodes that could
+announce it, so all announcers agree without asking anybody; they know by gossip
+who is alive.
+
+What it needs:
+  - the Linux capability NET_RAW, and the network namespace of the host
+  - TCP and UDP port 7956 between the nodes (membership.port), for the gossip
+  - from the API server: list and watch Services, EndpointSlices and Nodes;
+    list and watch the ConfigMap ccm-baremetal-accepted; get the Secret
+    ccm-baremetal-gossip and the Namespace kube-system; create and patch Events
+  - a configuration that ccm-baremetal has accepted, or --cloud-config FILE
+
+What it never does:
+  - choose an address: it announces what a Service's status says and
+    ccm-baremetal has confirmed in the condition ccm-baremetal.io/Allocated
+  - configure an address on an interface, or answer for an address of a Node or
+    of the API server
+  - stop announcing because the API server, etcd or ccm-baremetal is away
+  - write anything but Events
+
+While something is missing at the start it waits, answers /healthz, and says on
+/readyz what it waits for. SIGTERM hands all addresses over to other nodes, which
+takes at most two seconds; a second signal ends it at once.
+
+On port 7957: /healthz (is the loop alive), /readyz (does it take part, else why
+not), /metrics (announcer_*). On 127.0.0.1:7958: /debug/plan (all decisions and
+what they were made from; ?format=text for people), /debug/pprof.`
+
+const examples = `  # as the container of a DaemonSet with hostNetwork, NODE_NAME from spec.nodeName
+  announcer
+
+  # on a host, outside of a cluster, with a configuration of its own
+  announcer --node-name n1 --kubeconfig admin.conf --cloud-config config.yaml
+
+  # why is this address, or this Service, announced from where it is, or not at all
+  announcer explain 192.0.2.10
+  announcer explain web/shop -o json
+
+  # which announcers this one sees
+  announcer members`
+
+const explainHelp = `Explain who announces an address, and why.
+
+What is asked is the announcer on this node, or the one at --server, or a saved
+/debug/plan. All announcers with the same view give the same answer; only "here"
+is about the one that was asked. Shown are, for the address or for all that the
+Service holds: the Services that hold it, the node that announces it, the
+advertisements that select it, the nodes that could announce it in the order in
+which they would, and every other node with the first reason that rules it out.
+
+Exit code: 0, or 1 if the Service or address is not known.`
+
+const explainExamples = `  announcer explain 192.0.2.10
+  announcer explain web/shop -o json
+  kubectl -n kube-system exec ds/announcer -- /announcer explain web/shop
+
+  # a page that somebody has sent
+  announcer explain web/shop --file plan.json`
+
+const membersHelp = `List the live announcers as the one on this node sees them by gossip, or the one
+at --server, or as they are in a saved /debug/plan; and the Nodes without one.`

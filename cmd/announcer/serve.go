@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"golang.org/x/sync/errgroup"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/l2"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
+)
+
+// bell carries kicks from the parts, which are built first, to the loop. What
+// rings while the loop is busy rings once.
+type bell chan struct{}
+
+func (b bell) ring() {
+	select {
+	case b <- struct{}{}:
+	default:
+	}
+}
+
+// carry calls kick after each ring until ctx ends.
+func (b bell) carry(ctx context.Context, kick func()) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-b:
+			kick()
+		}
+	}
+}
+
+// serve announces until ctx ends, and leaves without loss.
+func serve(ctx context.Context, o options, log *slog.Logger) error {
+	bridge(log)
+	client, err := newClient(o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	public, err := net.Listen("tcp", o.publicAddress())
+	if err != nil {
+		return fmt.Errorf("health and metrics: %w", err)
+	}
+	defer public.Close()
+	debug, err := net.Listen("tcp", o.debugAddress)
+	if err != nil {
+		return fmt.Errorf("debug pages: %w", err)
+	}
+	defer debug.Close()
+
+	kick := make(bell, 1)
+	links := source.NewLinks(kick.ring, log)
+	world := source.New(source.Options{
+		Node: o.node, Client: client, Namespace: o.namespace, File: o.configFile, Links: links, Kick: kick.ring, Log: log,
+	})
+	gossip := newGossip(gossipOptions{
+		node: o.node, client: client, namespace: o.namespace, insecure: o.insecureMembership, world: world, kick: kick.ring, log: log,
+	})
+	speaker := l2.New(l2.Options{Log: log, Kick: kick.ring})
+	defer speaker.Close()
+	events := status.NewEvents(status.EventOptions{
+		Node: o.node, Sink: &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, UID: world.UID, Log: log,
+	})
+	page := newStatus(parts{o.node, world, links, gossip, speaker, events, log})
+	loop := announcer.New(announcer.Options{
+		Source:   world.With(gossip),
+		Speakers: []announcer.Speaker{speaker},
+		Publish:  gossip.Publish,
+		Observe:  func(p announcer.Pass) { page.Observe(status.Pass(p)) },
+		Log:      log,
+	})
+	log.Info("starting", "node", o.node, "version", version())
+	return together(ctx, loop, gossip,
+		links.Run, world.Run, gossip.Run, events.Run,
+		func(ctx context.Context) error { return kick.carry(ctx, loop.Kick) },
+		func(ctx context.Context) error { return page.Serve(ctx, public, debug) },
+	)
+}
+
+// together runs the loop and all else until ctx ends or something fails. What
+// the loop needs to leave without loss goes on until it has left.
+func together(ctx context.Context, loop *announcer.Announcer, gossip *gossip, tasks ...func(context.Context) error) error {
+	lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	g, lasting := errgroup.WithContext(lasting)
+	for _, task := range tasks {
+		g.Go(func() error { return task(lasting) })
+	}
+	g.Go(func() error {
+		defer stop()
+		until, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(lasting, cancel)() // if a task has failed
+		err := loop.Run(until)
+		gossip.leave()
+		return err
+	})
+	return g.Wait()
+}
