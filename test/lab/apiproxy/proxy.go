@@ -1,0 +1,105 @@
+// Package apiproxy stands between clients and an API server and can be told to
+// misbehave as a bad network, an overloaded server or a lost history would.
+package apiproxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// Config says where a Proxy listens and what is behind it.
+type Config struct {
+	Listener  net.Listener // closed by Close
+	Cert      tls.Certificate
+	Server    *url.URL
+	Transport http.RoundTripper // to Server; clients' own credentials go through
+}
+
+// A Proxy passes requests on to the API server, through the faults that are
+// set. Without any it only passes them on.
+type Proxy struct {
+	forward http.Handler
+	server  *http.Server
+	served  chan error // the one end of serving
+
+	mu      sync.Mutex
+	handler http.Handler
+	alive   context.Context // ends for requests in work when Break is called
+	kill    context.CancelFunc
+}
+
+// Start starts a Proxy.
+func Start(c Config) *Proxy {
+	forward := httputil.NewSingleHostReverseProxy(c.Server)
+	forward.Transport = c.Transport
+	forward.FlushInterval = -1 // a watch event must not wait for the next one
+	// What breaks here is meant to break, and its clients say so.
+	silent := log.New(io.Discard, "", 0)
+	forward.ErrorLog = silent
+	forward.ErrorHandler = func(http.ResponseWriter, *http.Request, error) {
+		panic(http.ErrAbortHandler) // a server that is gone answers nothing
+	}
+	p := &Proxy{forward: forward, served: make(chan error, 1)}
+	p.alive, p.kill = context.WithCancel(context.Background())
+	p.Set()
+	p.server = &http.Server{
+		Handler:           p,
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{c.Cert}},
+		ErrorLog:          silent,
+		ReadHeaderTimeout: time.Minute,
+	}
+	go func() { p.served <- p.server.ServeTLS(c.Listener, "", "") }()
+	return p
+}
+
+// Set puts faults in place of those that were set before. The first sees a
+// request first. Requests that are in work are not affected.
+func (p *Proxy) Set(faults ...Fault) {
+	handler := p.forward
+	for i := len(faults) - 1; i >= 0; i-- {
+		handler = faults[i](handler)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.handler = handler
+}
+
+// Break ends all requests in work, watches among them, without an answer.
+func (p *Proxy) Break() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kill()
+	p.alive, p.kill = context.WithCancel(context.Background())
+}
+
+// Close ends all requests and the Proxy. It returns an error when the Proxy had
+// come to an end before.
+func (p *Proxy) Close() error {
+	p.Break()
+	err := p.server.Close()
+	if served, ok := <-p.served; ok && !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+		close(p.served)
+	}
+	return err
+}
+
+// ServeHTTP handles one request.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	handler, alive := p.handler, p.alive
+	p.mu.Unlock()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(alive, cancel)()
+	handler.ServeHTTP(w, r.WithContext(ctx))
+}
