@@ -1,0 +1,293 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab"
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/observe"
+)
+
+// allocated is the type of the CCM's condition.
+const allocated = "ccm-baremetal.io/Allocated"
+
+// patience bounds every wait for what should take a second or two: machines
+// are shared and slow.
+const patience = time.Minute
+
+// askEvery is the interval at which observers ask for an address.
+const askEvery = 20 * time.Millisecond
+
+// bounded returns a context for one wait.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually waits until what is asked for is so.
+func eventually(t *testing.T, what string, ok func(ctx context.Context) error) {
+	t.Helper()
+	eventuallyWithin(t, patience, what, ok)
+}
+
+func eventuallyWithin(t *testing.T, limit time.Duration, what string, ok func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	for {
+		err := ok(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s: %v", what, limit, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// must ends the test on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// names returns the names of the lab's nodes.
+func names() []string {
+	var all []string
+	for _, n := range cluster.Nodes() {
+		all = append(all, n.Name)
+	}
+	return all
+}
+
+// serve runs a pod of app on each of the given nodes (none: on all) in a
+// namespace of the test's own.
+func serve(t *testing.T, namespace, app string, on ...string) []lab.Pod {
+	t.Helper()
+	if len(on) == 0 {
+		on = names()
+	}
+	pods, err := cluster.RunPods(bounded(t), namespace, app, on...)
+	must(t, err)
+	t.Cleanup(func() {
+		if err := cluster.DeletePods(context.Background(), pods...); err != nil {
+			t.Error(err)
+		}
+	})
+	return pods
+}
+
+// create creates a Service and deletes it after the test.
+func create(t *testing.T, s *corev1.Service) *corev1.Service {
+	t.Helper()
+	made, err := cluster.CreateService(bounded(t), s)
+	must(t, err)
+	t.Cleanup(func() { remove(t, made) })
+	return made
+}
+
+// remove deletes a Service, which may be gone already, and waits until the CCM
+// has had a moment to see it.
+func remove(t *testing.T, s *corev1.Service) {
+	t.Helper()
+	err := cluster.Client().CoreV1().Services(s.Namespace).Delete(context.Background(), s.Name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Errorf("delete service %s/%s: %v", s.Namespace, s.Name, err)
+	}
+}
+
+// get reads a Service anew.
+func get(t *testing.T, s *corev1.Service) *corev1.Service {
+	t.Helper()
+	now, err := cluster.Client().CoreV1().Services(s.Namespace).Get(bounded(t), s.Name, metav1.GetOptions{})
+	must(t, err)
+	return now
+}
+
+// patch changes a Service by a merge patch.
+func patch(t *testing.T, s *corev1.Service, merge string) {
+	t.Helper()
+	_, err := cluster.Client().CoreV1().Services(s.Namespace).Patch(bounded(t), s.Name, types.MergePatchType, []byte(merge), metav1.PatchOptions{})
+	must(t, err)
+}
+
+// address waits for the one address of a Service.
+func address(t *testing.T, s *corev1.Service) netip.Addr {
+	t.Helper()
+	addrs, err := cluster.WaitIngress(bounded(t), s)
+	must(t, err)
+	if len(addrs) != 1 {
+		t.Fatalf("service %s/%s has %v, want one address", s.Namespace, s.Name, addrs)
+	}
+	return addrs[0]
+}
+
+// serving is a Service with pods on all nodes, an address, and an observer that
+// has heard its first answer.
+func serving(t *testing.T, namespace string) (*corev1.Service, netip.Addr, *observe.Observation) {
+	t.Helper()
+	serve(t, namespace, "web")
+	s := create(t, lab.LoadBalancer(namespace, "web", "web"))
+	a := address(t, s)
+	o := watch(t, a)
+	reachable(t, a)
+	return s, a, o
+}
+
+// reachable waits until a request through the address reaches a pod: the
+// kube-proxies learn of it when the announcers do, and take longer.
+func reachable(t *testing.T, a netip.Addr) {
+	t.Helper()
+	eventually(t, "a request through "+a.String()+" to be answered", func(ctx context.Context) error {
+		_, err := cluster.Get(ctx, lab.Client, "http://"+a.String()+"/")
+		return err
+	})
+}
+
+// watch observes an address from the client until the test ends, and returns
+// when it has been answered for the first time.
+func watch(t *testing.T, a netip.Addr) *observe.Observation {
+	t.Helper()
+	o := look(t, a)
+	_, err := o.WaitReply(bounded(t), time.Time{})
+	must(t, err)
+	return o
+}
+
+// look observes an address from the client until the test ends.
+func look(t *testing.T, a netip.Addr) *observe.Observation {
+	t.Helper()
+	w, err := cluster.Watch(lab.Client, askEvery, a)
+	must(t, err)
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w.Of(a)
+}
+
+// owner returns the host whose MAC answers, and fails the test if more than
+// one did in the last second.
+func owner(t *testing.T, o *observe.Observation) string {
+	t.Helper()
+	macs := o.MACs(time.Now().Add(-time.Second), time.Now())
+	if len(macs) != 1 {
+		t.Fatalf("%v answered in the last second, want exactly one\n%s", macs, o)
+	}
+	return cluster.HostOf(macs[0])
+}
+
+// silent fails the test if the address was answered since a time.
+func silent(t *testing.T, o *observe.Observation, since time.Time) {
+	t.Helper()
+	if r := o.Replies(since, time.Now()); len(r) > 0 {
+		t.Errorf("%d replies since %s, the first from %s\n%s", len(r), since.Format(time.TimeOnly), cluster.HostOf(r[0].MAC), o)
+	}
+}
+
+// condition returns the CCM's condition on a Service, nil if there is none.
+func condition(s *corev1.Service) *metav1.Condition {
+	for i, c := range s.Status.Conditions {
+		if c.Type == allocated {
+			return &s.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// waitReason waits for a reason of the condition and returns the Service then.
+func waitReason(t *testing.T, s *corev1.Service, reason string) *corev1.Service {
+	t.Helper()
+	var now *corev1.Service
+	eventually(t, fmt.Sprintf("reason %s on %s/%s", reason, s.Namespace, s.Name), func(context.Context) error {
+		now = get(t, s)
+		if c := condition(now); c == nil || c.Reason != reason {
+			return fmt.Errorf("its condition is %+v", c)
+		}
+		return nil
+	})
+	return now
+}
+
+// events returns the messages of the events on an object.
+func events(t *testing.T, namespace, name string) []string {
+	t.Helper()
+	list, err := cluster.Client().CoreV1().Events(namespace).List(bounded(t), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
+	must(t, err)
+	var texts []string
+	for _, e := range list.Items {
+		texts = append(texts, e.Type+" "+e.Reason+": "+e.Message)
+	}
+	return texts
+}
+
+// waitEvent waits for an event on an object that has all parts in its text.
+func waitEvent(t *testing.T, namespace, name string, parts ...string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("an event on %s/%s with %q", namespace, name, parts), func(context.Context) error {
+		all := events(t, namespace, name)
+		if !slices.ContainsFunc(all, func(text string) bool {
+			return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
+		}) {
+			return fmt.Errorf("there are: %q", all)
+		}
+		return nil
+	})
+}
+
+// held returns the addresses of all LoadBalancer Services of a namespace by
+// their names.
+func held(t *testing.T, namespace string) map[string]string {
+	t.Helper()
+	list, err := cluster.Client().CoreV1().Services(namespace).List(bounded(t), metav1.ListOptions{})
+	must(t, err)
+	found := map[string]string{}
+	for _, s := range list.Items {
+		for _, i := range s.Status.LoadBalancer.Ingress {
+			found[s.Name] += i.IP + " "
+		}
+	}
+	return found
+}
+
+// distinct fails the test unless there are n Services with an address and no
+// two have the same.
+func distinct(t *testing.T, found map[string]string, n int) {
+	t.Helper()
+	by := map[string]string{}
+	for name, a := range found {
+		if other, ok := by[a]; ok {
+			t.Errorf("%s and %s both have %s", name, other, a)
+		}
+		by[a] = name
+	}
+	if len(found) != n {
+		t.Errorf("%d Services have an address, want %d", len(found), n)
+	}
+}
+
+// serviceWrites returns the CCM's writes to Services since a time.
+func serviceWrites(t *testing.T, since time.Time) int {
+	t.Helper()
+	log, err := cluster.Audit(since)
+	must(t, err)
+	mine := log.User("kube-system/ccm-baremetal").Writes()
+	return len(mine.On("services")) + len(mine.On("services/status"))
+}

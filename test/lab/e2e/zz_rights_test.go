@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/audit"
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
+)
+
+// This file's name makes its test the last: it judges what all others made the
+// two programs do. A right that is missing shows as a refused request, one that
+// nothing used is not needed.
+func TestRightsAreExactlyThoseThatAreUsed(t *testing.T) {
+	if flag.Lookup("test.run").Value.String() != "" {
+		t.Skip("with -run, most of what the programs can do was not asked of them")
+	}
+	log, err := cluster.Audit(time.Time{})
+	must(t, err)
+	for _, account := range []string{product.CCM, product.Announcer} {
+		mine := log.User(product.Namespace + "/" + account)
+		if refused := mine.Forbidden(); len(refused) > 0 {
+			t.Errorf("%s was refused:\n%s", account, refused)
+		}
+		for _, right := range rights(t, account) {
+			if len(mine.Where(right.covers)) == 0 {
+				t.Errorf("%s never used its right to %s", account, right)
+			}
+		}
+	}
+}
+
+// A right is one verb on one resource, as a rule of a role grants it.
+type right struct {
+	namespace, group, resource, verb string
+	names                            []string
+}
+
+func (r right) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", r.verb, r.resource, strings.Join(r.names, ", ")))
+}
+
+func (r right) covers(e audit.Event) bool {
+	object := e.Resource
+	if e.Subresource != "" {
+		object += "/" + e.Subresource
+	}
+	if r.namespace != "" && e.Namespace != r.namespace {
+		return false
+	}
+	named := len(r.names) == 0 || slices.Contains(r.names, e.Name)
+	return named && e.Group == r.group && object == r.resource && e.Verb == r.verb
+}
+
+// rights returns what the manifests grant to an account.
+func rights(t *testing.T, account string) []right {
+	t.Helper()
+	client := cluster.Client().RbacV1()
+	everywhere, err := client.ClusterRoles().Get(bounded(t), account, metav1.GetOptions{})
+	must(t, err)
+	roles, err := client.Roles("").List(bounded(t), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=ccm-baremetal"})
+	must(t, err)
+	all := ofRules("", everywhere.Rules)
+	for _, role := range roles.Items {
+		if role.Name == account {
+			all = append(all, ofRules(role.Namespace, role.Rules)...)
+		}
+	}
+	return all
+}
+
+func ofRules(namespace string, rules []rbacv1.PolicyRule) []right {
+	var all []right
+	for _, rule := range rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					all = append(all, right{namespace, group, resource, verb, rule.ResourceNames})
+				}
+			}
+		}
+	}
+	return all
+}
