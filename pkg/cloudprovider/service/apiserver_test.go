@@ -42,7 +42,7 @@ type apiserver struct {
 }
 
 func newAPIServer(objects ...runtime.Object) *apiserver {
-	s := &apiserver{Clientset: fake.NewClientset(objects...), services: map[string]*v1.Service{}, wake: make(chan struct{})}
+	s := &apiserver{Clientset: fake.NewClientset(objects...), version: 1, services: map[string]*v1.Service{}, wake: make(chan struct{})}
 	s.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) { return true, s.list(), nil })
 	s.PrependReactor("get", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		svc, err := s.get(a.GetNamespace() + "/" + a.(clienttesting.GetAction).GetName())
