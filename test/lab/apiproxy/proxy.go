@@ -29,7 +29,8 @@ type Config struct {
 type Proxy struct {
 	forward http.Handler
 	server  *http.Server
-	served  chan error // the one end of serving
+	done    chan struct{}
+	failure error // why serving ended by itself; valid once done is closed
 
 	mu      sync.Mutex
 	handler http.Handler
@@ -48,7 +49,7 @@ func Start(c Config) *Proxy {
 	forward.ErrorHandler = func(http.ResponseWriter, *http.Request, error) {
 		panic(http.ErrAbortHandler) // a server that is gone answers nothing
 	}
-	p := &Proxy{forward: forward, served: make(chan error, 1)}
+	p := &Proxy{forward: forward, done: make(chan struct{})}
 	p.alive, p.kill = context.WithCancel(context.Background())
 	p.Set()
 	p.server = &http.Server{
@@ -57,7 +58,12 @@ func Start(c Config) *Proxy {
 		ErrorLog:          silent,
 		ReadHeaderTimeout: time.Minute,
 	}
-	go func() { p.served <- p.server.ServeTLS(c.Listener, "", "") }()
+	go func() {
+		defer close(p.done)
+		if err := p.server.ServeTLS(c.Listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			p.failure = err
+		}
+	}()
 	return p
 }
 
@@ -86,11 +92,8 @@ func (p *Proxy) Break() {
 func (p *Proxy) Close() error {
 	p.Break()
 	err := p.server.Close()
-	if served, ok := <-p.served; ok && !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-		close(p.served)
-	}
-	return err
+	<-p.done
+	return errors.Join(err, p.failure)
 }
 
 // ServeHTTP handles one request.

@@ -29,7 +29,7 @@ func heal(t *testing.T, hosts ...string) {
 	whole(t)
 }
 
-// whole waits until every announcer sees all others.
+// whole waits until every announcer sees all others, ready to announce.
 func whole(t *testing.T) {
 	t.Helper()
 	must(t, installed.Ready(bounded(t)))
@@ -47,19 +47,37 @@ func whole(t *testing.T) {
 	})
 }
 
-// membersOf returns the live announcers on a debug page, sorted.
+// startMissing starts the announcers that a failed test has left stopped.
+func startMissing(t *testing.T) {
+	for _, n := range names() {
+		if installed.Announcer(n).Running() {
+			continue
+		}
+		if _, err := installed.StartAnnouncer(n); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// membersOf returns the live announcers that are not passive, by a debug page,
+// sorted.
 func membersOf(page string) []string {
 	var plan struct {
-		Snapshot struct {
-			Members []struct{ Name string }
+		World struct {
+			Members []struct {
+				Name    string
+				Passive bool
+			}
 		}
 	}
 	if err := json.Unmarshal([]byte(page), &plan); err != nil {
 		return []string{err.Error()}
 	}
 	var all []string
-	for _, m := range plan.Snapshot.Members {
-		all = append(all, m.Name)
+	for _, m := range plan.World.Members {
+		if !m.Passive {
+			all = append(all, m.Name)
+		}
 	}
 	slices.Sort(all)
 	return all
@@ -139,6 +157,7 @@ func rounded(all []time.Duration) []time.Duration {
 // The owner dies by a pulled plug, or everything on it by a kill.
 func TestB063HardFailureOfTheOwner(t *testing.T) {
 	_, _, o := serving(t, "b063")
+	t.Cleanup(func() { startMissing(t) })
 	t.Run("Killed", func(t *testing.T) {
 		who := owner(t, o)
 		must(t, installed.Announcer(who).Kill())
@@ -166,6 +185,7 @@ func TestB063HardFailureOfTheOwner(t *testing.T) {
 // comes after the new owner's first.
 func TestSIGTERMOfTheOwnerLosesNoRequest(t *testing.T) {
 	_, _, o := serving(t, "sigterm")
+	t.Cleanup(func() { startMissing(t) })
 	for range times(3, 20) {
 		who := owner(t, o)
 		mark := time.Now()
@@ -183,6 +203,7 @@ func TestSIGTERMOfTheOwnerLosesNoRequest(t *testing.T) {
 		must(t, err)
 		whole(t)
 		single(t, o, time.Now(), healBound)
+		time.Sleep(time.Second)
 	}
 }
 
@@ -297,6 +318,7 @@ func TestB071OldOwnerStops(t *testing.T) {
 	s := create(t, lab.LoadBalancer("b071", "web", "web"))
 	a := address(t, s)
 	o := watch(t, a)
+	reachable(t, a)
 	time.Sleep(time.Second)
 
 	t.Run("Paused", func(t *testing.T) {

@@ -40,20 +40,16 @@ type Options struct {
 	CCMs   int    // default 1; less than 0: none
 	Nodes  []string
 	Out    io.Writer
-
-	// API is a kubeconfig's server to use instead of the API server itself.
-	CCMKubeconfig string
 }
 
 // Product is an installation in a lab.
 type Product struct {
 	Lab *lab.Lab
 
-	dir           string
-	out           io.Writer
-	kubeconfigs   map[string]string   // by program
-	arguments     map[string][]string // by program: those of the manifests
-	ccmKubeconfig string
+	dir         string
+	out         io.Writer
+	kubeconfigs map[string]string   // by program
+	arguments   map[string][]string // by program: those of the manifests
 }
 
 // Install builds the product, applies manifests/base and starts what Options
@@ -98,7 +94,7 @@ func prepare(ctx context.Context, l *lab.Lab, o Options) (*Product, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Product{Lab: l, dir: filepath.Join(l.Dir(), "product"), out: o.Out, ccmKubeconfig: o.CCMKubeconfig}
+	p := &Product{Lab: l, dir: filepath.Join(l.Dir(), "product"), out: o.Out}
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -142,19 +138,19 @@ func (p *Product) issueKubeconfigs(ctx context.Context) error {
 		}
 		p.kubeconfigs[program] = path
 	}
-	if p.ccmKubeconfig != "" {
-		p.kubeconfigs[CCM] = p.ccmKubeconfig
-	}
 	return nil
 }
 
-// StartCCM starts the CCM number i on the control plane host. Without
+// StartCCM starts the CCM number i on the control plane host, without
 // capabilities, as its manifest says.
-func (p *Product) StartCCM(i int) (*lab.Process, error) {
+func (p *Product) StartCCM(i int) (*lab.Process, error) { return p.StartCCMBy(p.kubeconfigs[CCM], i) }
+
+// StartCCMBy starts a CCM that reaches the API server by another kubeconfig.
+func (p *Product) StartCCMBy(kubeconfig string, i int) (*lab.Process, error) {
 	argv := append(confined("-all"), filepath.Join(p.dir, CCM),
-		"--kubeconfig", p.kubeconfigs[CCM],
-		"--authentication-kubeconfig", p.kubeconfigs[CCM],
-		"--authorization-kubeconfig", p.kubeconfigs[CCM],
+		"--kubeconfig", kubeconfig,
+		"--authentication-kubeconfig", kubeconfig,
+		"--authorization-kubeconfig", kubeconfig,
 		"--secure-port", fmt.Sprint(CCMPort+i))
 	return p.Lab.Start(lab.ControlPlane, ccmName(i), append(argv, p.arguments[CCM]...), nil)
 }
@@ -162,8 +158,13 @@ func (p *Product) StartCCM(i int) (*lab.Process, error) {
 // StartAnnouncer starts the announcer of a node, with NET_RAW as its only
 // capability.
 func (p *Product) StartAnnouncer(node string) (*lab.Process, error) {
-	argv := append(confined("-all,+net_raw"), filepath.Join(p.dir, Announcer),
-		"--kubeconfig", p.kubeconfigs[Announcer])
+	return p.StartAnnouncerBy(p.kubeconfigs[Announcer], node)
+}
+
+// StartAnnouncerBy starts an announcer that reaches the API server by another
+// kubeconfig.
+func (p *Product) StartAnnouncerBy(kubeconfig, node string) (*lab.Process, error) {
+	argv := append(confined("-all,+net_raw"), filepath.Join(p.dir, Announcer), "--kubeconfig", kubeconfig)
 	return p.Lab.Start(node, Announcer, append(argv, p.arguments[Announcer]...), []string{"NODE_NAME=" + node})
 }
 
