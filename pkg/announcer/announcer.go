@@ -165,6 +165,7 @@ func (a *Announcer) decide(p *Pass) error {
 		a.merges++
 	}
 	s.Returns += a.merges
+	s.Departed = departed(p.Snapshot, s)
 	a.ready = true
 	a.publish(s.Links)
 	if a.draining {
@@ -195,6 +196,24 @@ func strangers(before, after []plan.Member) bool {
 	return slices.ContainsFunc(after, func(m plan.Member) bool {
 		return !m.Passive && !slices.ContainsFunc(before, func(known plan.Member) bool { return known.Name == m.Name })
 	})
+}
+
+// departed returns who was a member and is none now, as long as the Node
+// exists.
+func departed(before, now plan.Snapshot) []plan.Member {
+	known := map[string]bool{}
+	for _, m := range now.Members {
+		known[m.Name] = true
+	}
+	var out []plan.Member
+	for _, m := range slices.Concat(before.Departed, before.Members) {
+		exists := func(n plan.Node) bool { return n.Name == m.Name }
+		if !known[m.Name] && slices.ContainsFunc(now.Nodes, exists) {
+			known[m.Name] = true
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 // publish tells the others about this announcer, which stays passive until

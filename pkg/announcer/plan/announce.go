@@ -31,13 +31,16 @@ func Announcements(verdicts []Verdict, s Snapshot) []Announcement {
 	return out
 }
 
-// peerMACs returns the MACs of the other members' links, each with its Node.
+// peerMACs returns the MACs of the other members' links, each with its Node. A
+// member that has departed may not know it yet, and go on answering.
 func peerMACs(s Snapshot) map[string]string {
 	out := map[string]string{}
-	for _, m := range s.Members {
-		for _, l := range m.Links {
-			if m.Name != s.Node && l.MAC != "" {
-				out[l.MAC] = m.Name
+	for _, members := range [][]Member{s.Departed, s.Members} {
+		for _, m := range members {
+			for _, l := range m.Links {
+				if m.Name != s.Node && l.MAC != "" {
+					out[l.MAC] = m.Name
+				}
 			}
 		}
 	}

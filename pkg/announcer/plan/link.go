@@ -114,6 +114,15 @@ func matches(patterns []string, name string) bool {
 	})
 }
 
+// MayUse tells whether an advertisement of c could ever announce on a link of
+// that name. Whoever tells links to others leaves the rest out: on a busy node
+// hundreds of virtual links come and go with its pods.
+func MayUse(c config.Config, name string) bool {
+	return !isVirtual(name) || slices.ContainsFunc(c.Advertisements, func(ad config.Advertisement) bool {
+		return ad.Layer2 != nil && matches(ad.Layer2.Interfaces, name)
+	})
+}
+
 func isVirtual(name string) bool {
 	return slices.ContainsFunc(virtual[:], func(pattern string) bool {
 		start, open := strings.CutSuffix(pattern, "*")

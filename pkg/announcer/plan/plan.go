@@ -20,6 +20,10 @@ type Snapshot struct {
 	Nodes    []Node
 	Members  []Member // the live announcers by gossip, this one included
 
+	// Departed are members of before whose Node still exists. They decide
+	// nothing; whoever hears one of their MACs knows whose it is.
+	Departed []Member
+
 	// Links are this node's own links that may carry an announcement.
 	Links []Link
 
@@ -209,8 +213,8 @@ type Announcement struct {
 	// or hand-over, where the one who answers is the old owner.
 	First bool
 
-	// Peers are the MACs of the members' links, each with its member's Node.
-	// An answer from one of them around a change of owner is no conflict.
+	// Peers are the MACs of the members' links, departed ones included, each
+	// with its Node. An answer from one of them around a change of owner is no conflict.
 	Peers map[string]string
 
 	Layer2 config.Layer2
