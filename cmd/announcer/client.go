@@ -5,23 +5,26 @@ import (
 	"fmt"
 	"log/slog"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
 )
 
 // userAgent tells our requests apart in audit logs. Changing it is an API change.
 const userAgent = "announcer"
 
 // newClient returns a client of the API server. It does not connect.
-func newClient(kubeconfig string) (kubernetes.Interface, error) {
+func newClient(kubeconfig string) (*source.API, error) {
 	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig) // as a pod if that is empty
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w", err)
 	}
-	return kubernetes.NewForConfig(modest(c))
+	return source.NewAPI(modest(c))
 }
 
 // modest makes requests few and small: thousands of these clients may run.
@@ -31,6 +34,25 @@ func modest(c *rest.Config) *rest.Config {
 	c.ContentType = runtime.ContentTypeProtobuf
 	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return c
+}
+
+// eventSink writes events for client-go's recorder.
+type eventSink struct{ api *source.API }
+
+var _ record.EventSink = eventSink{}
+
+// Create writes a new event.
+func (s eventSink) Create(e *corev1.Event) (*corev1.Event, error) {
+	return s.api.CreateEvent(context.Background(), e)
+}
+
+// Update writes an event anew. The recorder never asks for it, and there is
+// no right to replace one.
+func (s eventSink) Update(e *corev1.Event) (*corev1.Event, error) { return s.Create(e) }
+
+// Patch counts an event that has been written before.
+func (s eventSink) Patch(e *corev1.Event, patch []byte) (*corev1.Event, error) {
+	return s.api.PatchEvent(context.Background(), e, patch)
 }
 
 // bridge makes client-go log to our logger. It reports each of its attempts,

@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/membership"
@@ -30,20 +29,18 @@ const (
 	askWithin      = 10 * time.Second // of the API server
 	leaveWithin    = 3 * time.Second
 
-	// meetWithin is how long an announcer that has just started looks for the
-	// others before it believes that it is alone. Else it would claim, for a
-	// moment, what others announce. Once it has met one of them, the rest
-	// follow within meetSettle.
-	meetWithin = 4 * time.Second
-	meetSettle = 200 * time.Millisecond
+	// gather is how long the members are not believed after the start. The
+	// others become known one after the other, and whoever decides in between
+	// claims what one of the rest announces.
+	gather = 300 * time.Millisecond
 )
 
-var errMeeting = errors.New("another announcer to answer")
+var errGathering = errors.New("the other announcers to answer")
 
 // gossipOptions is what a gossip needs. All fields are required.
 type gossipOptions struct {
 	node      string
-	client    kubernetes.Interface
+	api       *source.API
 	namespace string // of the Secret
 	insecure  bool   // clear text, no Secret
 	world     *source.World
@@ -60,8 +57,7 @@ type gossip struct {
 
 	mu      sync.Mutex
 	members *membership.Members // nil until it has started
-	trusted time.Time           // from when on the members are to be believed
-	waiting error               // for what
+	waiting error               // for what the loop has to wait; nil: for nothing
 }
 
 func newGossip(o gossipOptions) *gossip {
@@ -76,9 +72,7 @@ func (g *gossip) Run(ctx context.Context) error {
 		if err == nil {
 			return members.Run(ctx)
 		}
-		g.mu.Lock()
-		g.waiting = err
-		g.mu.Unlock()
+		g.set(nil, err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -97,12 +91,19 @@ func (g *gossip) start(ctx context.Context) (*membership.Members, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the gossip to start: %w", err)
 	}
-	g.mu.Lock()
-	g.members, g.trusted = members, time.Now().Add(meetWithin)
-	g.mu.Unlock()
+	g.set(members, errGathering)
+	time.AfterFunc(gather, func() {
+		g.set(members, nil)
+		g.o.kick()
+	})
 	g.o.log.Info("gossip started", "address", o.Address, "port", o.Port, "cluster", o.Label, "encrypted", o.Key != nil)
-	g.o.kick()
 	return members, nil
+}
+
+func (g *gossip) set(members *membership.Members, waiting error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.members, g.waiting = members, waiting
 }
 
 // options collects what the membership has to know. An error says what is
@@ -139,7 +140,7 @@ func (g *gossip) options(ctx context.Context) (membership.Options, error) {
 
 // cluster returns what keeps the gossip of two clusters in one network apart.
 func (g *gossip) cluster(ctx context.Context) (string, error) {
-	namespace, err := g.o.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	namespace, err := g.o.api.Namespace(ctx, metav1.NamespaceSystem)
 	if err != nil {
 		return "", fmt.Errorf("get namespace %s: %w", metav1.NamespaceSystem, err)
 	}
@@ -147,7 +148,7 @@ func (g *gossip) cluster(ctx context.Context) (string, error) {
 }
 
 func (g *gossip) key(ctx context.Context) ([]byte, error) {
-	secret, err := g.o.client.CoreV1().Secrets(g.o.namespace).Get(ctx, gossipSecret, metav1.GetOptions{})
+	secret, err := g.o.api.Secret(ctx, g.o.namespace, gossipSecret)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("there is no Secret %s/%s yet, ccm-baremetal makes it", g.o.namespace, gossipSecret)
@@ -159,14 +160,12 @@ func (g *gossip) key(ctx context.Context) ([]byte, error) {
 	return secret.Data[gossipKey], nil
 }
 
-// started returns the membership, or what it waits for.
+// started returns the membership, nil before it has started, and what the loop
+// has to wait for.
 func (g *gossip) started() (*membership.Members, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.members == nil {
-		return nil, g.waiting
-	}
-	return g.members, nil
+	return g.members, g.waiting
 }
 
 // Members returns the live announcers, or an error that says what is waited for.
@@ -175,43 +174,20 @@ func (g *gossip) Members() ([]plan.Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := m.Members()
-	if g.meeting(len(list)) {
-		return nil, errMeeting
-	}
-	return list, nil
-}
-
-// meeting tells whether the members still have to be met. Once they have been,
-// it does not matter how many are left.
-func (g *gossip) meeting(members int) bool {
-	peers, err := g.o.world.Peers()
-	alone := err == nil && len(peers) <= 1
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := time.Now()
-	if settled := now.Add(meetSettle); members > 1 && settled.Before(g.trusted) {
-		g.trusted = settled
-		time.AfterFunc(meetSettle, g.o.kick)
-	}
-	if alone {
-		g.trusted = now
-	}
-	return now.Before(g.trusted)
+	return m.Members(), nil
 }
 
 // Returns counts how often a member came back that had been alive meanwhile.
 func (g *gossip) Returns() int {
-	m, err := g.started()
-	if err != nil {
-		return 0
+	if m, _ := g.started(); m != nil {
+		return m.Returns()
 	}
-	return m.Returns()
+	return 0
 }
 
 // Publish tells the others this announcer's state. Without gossip there are no others.
 func (g *gossip) Publish(s announcer.State) {
-	if m, err := g.started(); err == nil {
+	if m, _ := g.started(); m != nil {
 		m.Publish(membership.State(s))
 	}
 }
@@ -219,8 +195,8 @@ func (g *gossip) Publish(s announcer.State) {
 // leave tells the others that this announcer goes. If that does not work they
 // will notice.
 func (g *gossip) leave() {
-	m, err := g.started()
-	if err != nil {
+	m, _ := g.started()
+	if m == nil {
 		return // nobody knows of us
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWithin)
@@ -231,8 +207,8 @@ func (g *gossip) leave() {
 }
 
 func (g *gossip) stats() status.Gossip {
-	m, err := g.started()
-	if err != nil {
+	m, _ := g.started()
+	if m == nil {
 		return status.Gossip{}
 	}
 	s := m.Stats()

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 
 	"golang.org/x/sync/errgroup"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/l2"
@@ -41,35 +41,28 @@ func (b bell) carry(ctx context.Context, kick func()) error {
 // serve announces until ctx ends, and leaves without loss.
 func serve(ctx context.Context, o options, log *slog.Logger) error {
 	bridge(log)
-	client, err := newClient(o.kubeconfig)
+	api, err := newClient(o.kubeconfig)
 	if err != nil {
 		return err
 	}
-	public, err := net.Listen("tcp", o.publicAddress())
+	public, debug, err := listen(o)
 	if err != nil {
-		return fmt.Errorf("health and metrics: %w", err)
+		return err
 	}
-	defer public.Close()
-	debug, err := net.Listen("tcp", o.debugAddress)
-	if err != nil {
-		return fmt.Errorf("debug pages: %w", err)
-	}
-	defer debug.Close()
-
 	kick := make(bell, 1)
 	links := source.NewLinks(kick.ring, log)
 	world := source.New(source.Options{
-		Node: o.node, Client: client, Namespace: o.namespace, File: o.configFile, Links: links, Kick: kick.ring, Log: log,
+		Node: o.node, API: api, Namespace: o.namespace, File: o.configFile, Links: links, Kick: kick.ring, Log: log,
 	})
 	gossip := newGossip(gossipOptions{
-		node: o.node, client: client, namespace: o.namespace, insecure: o.insecureMembership, world: world, kick: kick.ring, log: log,
+		node: o.node, api: api, namespace: o.namespace, insecure: o.insecureMembership, world: world, kick: kick.ring, log: log,
 	})
 	speaker := l2.New(l2.Options{Log: log, Kick: kick.ring})
 	defer speaker.Close()
 	events := status.NewEvents(status.EventOptions{
-		Node: o.node, Sink: &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, UID: world.UID, Log: log,
+		Node: o.node, Sink: eventSink{api}, UID: world.UID, Log: log,
 	})
-	page := newStatus(parts{o.node, world, links, gossip, speaker, events, log})
+	page := newStatus(parts{o.node, world, gossip, speaker, events, log})
 	loop := announcer.New(announcer.Options{
 		Source:   world.With(gossip),
 		Speakers: []announcer.Speaker{speaker},
@@ -83,6 +76,19 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 		func(ctx context.Context) error { return kick.carry(ctx, loop.Kick) },
 		func(ctx context.Context) error { return page.Serve(ctx, public, debug) },
 	)
+}
+
+// listen opens both ports first of all: if that fails, nothing has begun.
+func listen(o options) (public, debug net.Listener, err error) {
+	public, err = net.Listen("tcp", o.publicAddress())
+	if err != nil {
+		return nil, nil, fmt.Errorf("health and metrics: %w", err)
+	}
+	debug, err = net.Listen("tcp", o.debugAddress)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("debug pages: %w", err), public.Close())
+	}
+	return public, debug, nil
 }
 
 // together runs the loop and all else until ctx ends or something fails. What

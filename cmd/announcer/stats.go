@@ -12,7 +12,6 @@ import (
 type parts struct {
 	node    string
 	world   *source.World
-	links   *source.Links
 	gossip  *gossip
 	speaker *l2.Speaker
 	events  *status.Events
@@ -25,7 +24,7 @@ func newStatus(p parts) *status.Status {
 		Document:    p.world.Document,
 		ConfigFault: p.world.ConfigFault,
 		Unreachable: p.world.Unreachable,
-		LeftOut:     func() map[string]string { return leftOut(p.links) },
+		LeftOut:     func() map[string]string { return leftOut(p.world) },
 		Answering:   p.speaker.Answering,
 		Gossip:      p.gossip.stats,
 		Layer2:      func() status.Layer2 { return layer2(p.speaker.Stats(), p.speaker.Conflicts()) },
@@ -34,9 +33,9 @@ func newStatus(p parts) *status.Status {
 	})
 }
 
-func leftOut(links *source.Links) map[string]string {
+func leftOut(world *source.World) map[string]string {
 	out := map[string]string{}
-	for name, cause := range links.LeftOut() {
+	for name, cause := range world.LeftOut() {
 		out[name] = string(cause)
 	}
 	return out

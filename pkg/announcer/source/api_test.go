@@ -2,10 +2,13 @@ package source
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"reflect"
 	"strconv"
 	"strings"
@@ -14,14 +17,19 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 )
+
+func TestMain(m *testing.M) {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go's view of the trouble that tests make
+	os.Exit(m.Run())
+}
 
 // fakeAPI is as much of an API server as a World talks to: lists and watches
 // over HTTP with field selectors and resource versions, and all the ways in
@@ -39,6 +47,8 @@ type fakeAPI struct {
 	news     chan struct{} // closed and replaced at each change, and when streams are to end
 	cut      int           // streams that began before it end
 	requests map[string]int
+
+	forbidden map[string]bool // by resource
 }
 
 type fakeEvent struct {
@@ -48,7 +58,7 @@ type fakeEvent struct {
 }
 
 func newFakeAPI(t *testing.T) *fakeAPI {
-	f := &fakeAPI{t: t, objects: map[string]map[string]runtime.Object{}, news: make(chan struct{}), requests: map[string]int{}, version: 1}
+	f := &fakeAPI{t: t, objects: map[string]map[string]runtime.Object{}, news: make(chan struct{}), requests: map[string]int{}, forbidden: map[string]bool{}, version: 1}
 	f.start()
 	t.Cleanup(f.stop)
 	return f
@@ -78,9 +88,9 @@ func (f *fakeAPI) stop() {
 	f.server.Close()
 }
 
-func (f *fakeAPI) client() kubernetes.Interface {
+func (f *fakeAPI) client() *API {
 	f.t.Helper()
-	c, err := kubernetes.NewForConfig(&rest.Config{Host: "http://" + f.address, QPS: -1})
+	c, err := NewAPI(&rest.Config{Host: "http://" + f.address, QPS: -1})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -128,11 +138,11 @@ func (f *fakeAPI) change(o, after runtime.Object) {
 	if after == nil {
 		delete(f.objects[resource], key(m))
 	} else {
-		gvks, _, err := scheme.Scheme.ObjectKinds(o)
-		if err != nil {
-			f.t.Fatal(err)
+		group := corev1.SchemeGroupVersion
+		if resource == "endpointslices" {
+			group = discoveryv1.SchemeGroupVersion
 		}
-		after.GetObjectKind().SetGroupVersionKind(gvks[0])
+		after.GetObjectKind().SetGroupVersionKind(group.WithKind(kind))
 		after.(metav1.Object).SetResourceVersion(strconv.Itoa(f.version))
 		f.objects[resource][key(m)] = after
 	}
@@ -167,6 +177,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	switch {
+	case f.isForbidden(resource):
+		f.fail(w, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no such right")))
 	case q.Get("sendInitialEvents") != "":
 		f.fail(w, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil))
 	case q.Get("watch") != "":
@@ -175,6 +187,19 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		f.list(w, resource, selected)
 	}
+}
+
+func (f *fakeAPI) isForbidden(resource string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.forbidden[resource]
+}
+
+// forbid takes a right away, or gives it.
+func (f *fakeAPI) forbid(resource string, yes bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forbidden[resource] = yes
 }
 
 func selects(fields, namespace string, o runtime.Object) bool {
@@ -194,6 +219,7 @@ func selects(fields, namespace string, o runtime.Object) bool {
 }
 
 func (f *fakeAPI) fail(w http.ResponseWriter, e *apierrors.StatusError) {
+	e.ErrStatus.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	w.WriteHeader(int(e.ErrStatus.Code))
 	json.NewEncoder(w).Encode(e.ErrStatus)
 }

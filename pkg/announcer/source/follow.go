@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -14,34 +15,28 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// api is what every typed client offers for a kind.
-type api[L runtime.Object] interface {
-	List(ctx context.Context, o metav1.ListOptions) (L, error)
-	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
-}
-
 // follow keeps store equal to the objects of a kind that the selectors choose,
 // until ctx ends. While the API server is away the store keeps what it has.
-func follow[L runtime.Object](ctx context.Context, kind api[L], example runtime.Object, store cache.ReflectorStore, o followOptions) {
+func follow(ctx context.Context, k kind, example runtime.Object, store cache.ReflectorStore, o followOptions) {
 	narrow := func(lo *metav1.ListOptions) {
 		lo.FieldSelector, lo.LabelSelector = o.fields, o.labels
 	}
-	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, lo metav1.ListOptions) (runtime.Object, error) {
 			narrow(&lo)
-			list, err := kind.List(ctx, lo)
+			list, err := k.get(ctx, lo)
 			o.reach.note(ctx, o.what, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, lo metav1.ListOptions) (watch.Interface, error) {
 			narrow(&lo)
-			w, err := kind.Watch(ctx, lo)
+			w, err := k.watch(ctx, lo)
 			if lo.SendInitialEvents == nil || !apierrors.IsInvalid(err) { // else: a server that knows no streaming lists
 				o.reach.note(ctx, o.what, err)
 			}
 			return w, err
 		},
-	}, o.client)
+	}
 	cache.NewReflectorWithOptions(lw, example, store, cache.ReflectorOptions{
 		Name: o.what,
 		// The default waits up to a minute. New Services wait as long when the
@@ -53,7 +48,6 @@ func follow[L runtime.Object](ctx context.Context, kind api[L], example runtime.
 type followOptions struct {
 	what           string // the plural that the API uses, in CamelCase
 	fields, labels string // selectors
-	client         any    // asked whether it can stream lists
 	reach          *reach
 }
 
@@ -63,7 +57,7 @@ type reach struct {
 	log *slog.Logger
 
 	mu   sync.Mutex
-	down map[string]bool
+	down map[string]error
 }
 
 func (r *reach) note(ctx context.Context, what string, err error) {
@@ -72,12 +66,12 @@ func (r *reach) note(ctx context.Context, what string, err error) {
 	}
 	r.mu.Lock()
 	was := r.down[what]
-	r.down[what] = err != nil
+	r.down[what] = err
 	r.mu.Unlock()
 	switch {
-	case err != nil && !was:
+	case err != nil && was == nil:
 		r.log.Warn("cannot read, keeping what is known", "what", what, "err", err)
-	case err == nil && was:
+	case err == nil && was != nil:
 		r.log.Info("can read again", "what", what)
 	}
 }
@@ -87,10 +81,21 @@ func (r *reach) unreachable() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var down []string
-	for what, is := range r.down {
-		if is {
+	for what, err := range r.down {
+		if err != nil {
 			down = append(down, what)
 		}
 	}
 	return sorted(down)
+}
+
+// missing names something that is not known. If that is for want of a right,
+// waiting alone will not help, so it says which.
+func (r *reach) missing(what string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.down[what]; apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		return fmt.Sprintf("%s (%v)", what, err)
+	}
+	return what
 }

@@ -55,17 +55,6 @@ func NewLinks(kick func(), log *slog.Logger) *Links {
 	return &Links{kick: kick, log: log, subscribe: subscribeLinks, read: readLinks}
 }
 
-// LeftOut returns the links that never carry an announcement, by name, each
-// with the cause.
-func (l *Links) LeftOut() map[string]Cause {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.table == nil {
-		return nil
-	}
-	return l.table.leftOut
-}
-
 // current returns the newest reading, or an error before the first one.
 func (l *Links) current() (*linkTable, error) {
 	l.mu.Lock()

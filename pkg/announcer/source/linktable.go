@@ -23,6 +23,7 @@ const (
 	NotEthernet Cause = "NotEthernet" // no Ethernet frames, or no Ethernet address
 	NoARP       Cause = "NoARP"       // its owner says that nobody is to be asked on it
 	Enslaved    Cause = "Enslaved"    // member of a bond, bridge or team: its master has the address
+	Virtual     Cause = "Virtual"     // of a container network or the like, and no advertisement names it
 )
 
 // linkTable is one reading of all links. It is immutable.

@@ -46,7 +46,7 @@ func TestBigClusterFitsIntoLittleMemory(t *testing.T) {
 	const services, endpointsEach, nodes = 5000, 4, 500
 	api := newFakeAPI(t) // never asked: the stores are filled directly
 	w := New(Options{
-		Node: "node-0", Client: api.client(), Namespace: "kube-system", Kick: func() {},
+		Node: "node-0", API: api.client(), Namespace: "kube-system", Kick: func() {},
 		Links: &Links{table: &linkTable{}}, Log: (&journal{}).logger(),
 	})
 	before := heap()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -66,7 +67,7 @@ func (w *World) snapshot() (plan.Snapshot, error) {
 		"Nodes": !w.nodes.synced, "Service " + apiService: !w.api.synced,
 	} {
 		if unknown {
-			missing = append(missing, what)
+			missing = append(missing, w.reach.missing(what))
 		}
 	}
 	for _, err := range []error{configErr, linksErr} {
@@ -83,7 +84,7 @@ func (w *World) snapshot() (plan.Snapshot, error) {
 		Config:   c,
 		Services: w.servicesView(c),
 		Nodes:    w.nodesView(),
-		Links:    w.linksView(links),
+		Links:    w.linksView(links, c),
 		Reserved: w.reservedView(),
 	}, nil
 }
@@ -104,6 +105,7 @@ type views struct {
 	reserved  []netip.Addr
 	links     []plan.Link
 	linksFrom *linkTable // what links was built from
+	linksHash string
 }
 
 func (w *World) servicesView(c config.Config) []plan.Service {
@@ -193,17 +195,39 @@ func (w *World) reservedView() []netip.Addr {
 	return w.views.reserved
 }
 
-func (w *World) linksView(from *linkTable) []plan.Link {
-	if w.views.links == nil || w.views.linksFrom != from {
-		w.views.linksFrom = from
-		w.views.links = make([]plan.Link, 0, len(from.links))
-		internal := w.nodes.rows[w.o.Node].internal
-		for _, l := range from.links {
+func (w *World) linksView(from *linkTable, c config.Config) []plan.Link {
+	v := &w.views
+	if v.links != nil && v.linksFrom == from && v.linksHash == c.Hash {
+		return v.links
+	}
+	links := make([]plan.Link, 0, len(from.links))
+	internal := w.nodes.rows[w.o.Node].internal
+	for _, l := range from.links {
+		if plan.MayUse(c, l.Name) {
 			l.NodeIP = len(internal) > 0 && slices.Contains(l.addresses, internal[0])
-			w.views.links = append(w.views.links, l.Link)
+			links = append(links, l.Link)
 		}
 	}
-	return w.views.links
+	v.links, v.linksFrom, v.linksHash = links, from, c.Hash
+	return links
+}
+
+// LeftOut returns the links of this node that carry no announcement whatever
+// the decision, by name, each with the cause.
+func (w *World) LeftOut() map[string]Cause {
+	from, err := w.o.Links.current()
+	if err != nil {
+		return nil
+	}
+	out := maps.Clone(from.leftOut)
+	if c, err := w.Config(); err == nil {
+		for _, l := range from.links {
+			if !plan.MayUse(c, l.Name) {
+				out[l.Name] = Virtual
+			}
+		}
+	}
+	return out
 }
 
 // The functions below run when a row has changed, with the mutex held, and

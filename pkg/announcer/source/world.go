@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
@@ -26,7 +25,7 @@ import (
 // Options is what a World needs. All fields but File are required.
 type Options struct {
 	Node      string // the Node that this announcer runs on
-	Client    kubernetes.Interface
+	API       *API
 	Namespace string // of the accepted ConfigMap
 	File      string // read the configuration from here instead
 	Links     *Links // run by the caller
@@ -56,7 +55,7 @@ type World struct {
 func New(o Options) *World {
 	w := &World{
 		o:        o,
-		reach:    &reach{log: o.Log, down: map[string]bool{}},
+		reach:    &reach{log: o.Log, down: map[string]error{}},
 		document: &document{log: o.Log, changed: o.Kick},
 		owned:    map[string][]string{},
 		views:    views{endpoints: map[string]plan.Endpoints{}, outdated: map[string]bool{}},
@@ -75,31 +74,30 @@ func newTable[O metav1.Object, T any](w *World, convert func(O) (T, bool), chang
 // Run follows the world until ctx ends. It never gives up: what cannot be read
 // is tried again and logged once.
 func (w *World) Run(ctx context.Context) error {
-	core, discovery := w.o.Client.CoreV1(), w.o.Client.DiscoveryV1()
 	var g errgroup.Group
 	g.Go(func() error {
 		// A field selector keeps Services of other types off the wire, and
 		// one that changes its type looks like one that is deleted.
 		o := w.follow("Services")
 		o.fields = "spec.type=" + string(corev1.ServiceTypeLoadBalancer)
-		follow(ctx, core.Services(metav1.NamespaceAll), &corev1.Service{}, &w.services, o)
+		follow(ctx, w.o.API.services(""), &corev1.Service{}, &w.services, o)
 		return nil
 	})
 	g.Go(func() error {
 		o := w.follow("EndpointSlices")
 		o.labels = discoveryv1.LabelServiceName + ",!" + corev1.IsHeadlessService
-		follow(ctx, discovery.EndpointSlices(metav1.NamespaceAll), &discoveryv1.EndpointSlice{}, &w.slices, o)
+		follow(ctx, w.o.API.endpointSlices(), &discoveryv1.EndpointSlice{}, &w.slices, o)
 		return nil
 	})
 	g.Go(func() error {
-		follow(ctx, core.Nodes(), &corev1.Node{}, &w.nodes, w.follow("Nodes"))
+		follow(ctx, w.o.API.nodes(), &corev1.Node{}, &w.nodes, w.follow("Nodes"))
 		return nil
 	})
 	g.Go(func() error {
 		namespace, name, _ := strings.Cut(apiService, "/")
 		o := w.follow("Service " + apiService)
 		o.fields = "metadata.name=" + name
-		follow(ctx, core.Services(namespace), &corev1.Service{}, &w.api, o)
+		follow(ctx, w.o.API.services(namespace), &corev1.Service{}, &w.api, o)
 		return nil
 	})
 	g.Go(func() error {
@@ -114,13 +112,13 @@ func (w *World) followDocument(ctx context.Context) {
 		w.document.followFile(ctx, w.o.File)
 		return
 	}
-	o := w.follow("ConfigMap " + w.where())
+	o := w.follow(w.where())
 	o.fields = "metadata.name=" + acceptedConfigMap // the right to read it is by name
-	follow(ctx, w.o.Client.CoreV1().ConfigMaps(w.o.Namespace), &corev1.ConfigMap{}, w.document, o)
+	follow(ctx, w.o.API.configMaps(w.o.Namespace), &corev1.ConfigMap{}, w.document, o)
 }
 
 func (w *World) follow(what string) followOptions {
-	return followOptions{what: what, client: w.o.Client, reach: w.reach}
+	return followOptions{what: what, reach: w.reach}
 }
 
 // where the configuration is expected.
@@ -128,7 +126,7 @@ func (w *World) where() string {
 	if w.o.File != "" {
 		return w.o.File
 	}
-	return w.o.Namespace + "/" + acceptedConfigMap
+	return "ConfigMap " + w.o.Namespace + "/" + acceptedConfigMap
 }
 
 // Config returns the configuration in force, or an error that says why there is none.
@@ -140,7 +138,7 @@ func (w *World) Config() (config.Config, error) {
 	case err != nil:
 		return c, fmt.Errorf("a valid configuration in %s: %w", w.where(), err)
 	default:
-		return c, fmt.Errorf("a configuration in %s", w.where())
+		return c, fmt.Errorf("a configuration in %s", w.reach.missing(w.where()))
 	}
 }
 

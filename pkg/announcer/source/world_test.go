@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,20 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
-
-// documentFor returns a small valid document; each pool makes another one.
-func documentFor(pool string) string {
-	return "apiVersion: ccm-baremetal.io/v1alpha1\nkind: CloudConfig\npools:\n- addresses: [" + pool + "]\n"
-}
-
-func accepted(text string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: acceptedConfigMap},
-		Data:       map[string]string{config.ConfigMapKey: text},
-	}
-}
 
 // journal is a log that tests read.
 type journal struct {
@@ -81,7 +66,7 @@ func run(t *testing.T, api *fakeAPI, change func(*Options)) *running {
 	t.Helper()
 	r := &running{api: api, log: &journal{}}
 	o := Options{
-		Node: "n1", Client: api.client(), Namespace: "kube-system",
+		Node: "n1", API: api.client(), Namespace: "kube-system",
 		Links: &Links{table: &linkTable{links: []link{{Link: plan.Link{Name: "eth0", Index: 2, Up: true}, addresses: addrs("192.0.2.11")}}}},
 		Kick:  func() { r.kicks.Add(1) },
 		Log:   r.log.logger(),
@@ -211,7 +196,7 @@ func TestSnapshotNamesWhatIsMissing(t *testing.T) {
 	api := newFakeAPI(t)
 	api.stop()
 	r := run(t, api, func(o *Options) { o.Links = &Links{} })
-	const want = "waiting for EndpointSlices, Nodes, Service default/kubernetes, Services, a configuration in kube-system/ccm-baremetal-accepted, links"
+	const want = "waiting for EndpointSlices, Nodes, Service default/kubernetes, Services, a configuration in ConfigMap kube-system/ccm-baremetal-accepted, links"
 	if err := r.Known(); err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
@@ -367,85 +352,31 @@ func TestOutageOfTheAPIServerTakesNothingAway(t *testing.T) {
 	}
 }
 
-func TestInvalidDocumentKeepsTheLastGoodOneAndSaysSoOnce(t *testing.T) {
-	r := run(t, populated(t), nil).known(t)
-	good, _ := r.Config()
-	bad := accepted("pools: [nonsense]")
-	for i := range 3 {
-		bad.Annotations = map[string]string{"example.org/try": fmt.Sprint(i)}
-		r.api.put(bad)
-	}
-	eventually(t, "the fault is noticed", func() string {
-		if r.ConfigFault() == nil {
-			return "no fault"
-		}
-		return ""
-	})
-	r.api.put(&corev1.ConfigMap{ObjectMeta: bad.ObjectMeta})
-	eventually(t, "the missing key is noticed", func() string {
-		if err := r.ConfigFault(); !strings.Contains(err.Error(), errNoKey.Error()) {
-			return err.Error()
-		}
-		return ""
-	})
-	r.api.remove(bad)
-	r.api.put(machine("later"))
-	r.has(t, "3", func(s plan.Snapshot) string { return fmt.Sprint(len(s.Nodes)) })
-	if c, err := r.Config(); err != nil || c.Hash != good.Hash {
-		t.Errorf("now %q in force (%v), want %q", c.Hash, err, good.Hash)
-	}
-	if got := r.log.count("configuration refused, keeping the last good one"); got != 2 {
-		t.Errorf("%d complaints, want one for each of two faults", got)
-	}
-	r.api.put(accepted(documentFor("198.51.100.0/24")))
-	r.has(t, "true", func(s plan.Snapshot) string { return fmt.Sprint(s.Config.Hash != good.Hash) })
-	if err := r.ConfigFault(); err != nil {
-		t.Errorf("still at fault: %v", err)
-	}
-}
-
-func TestWithoutValidConfigurationNothingIsKnown(t *testing.T) {
+func TestVirtualLinksAreLeftOutUnlessTheyAreMeant(t *testing.T) {
 	api := populated(t)
-	api.put(accepted("{}"))
-	r := run(t, api, nil)
-	eventually(t, "only the configuration is missing", func() string {
-		err := r.Known()
-		if err == nil {
-			t.Fatal("known without a valid configuration")
+	r := run(t, api, func(o *Options) {
+		o.Links = &Links{table: &linkTable{
+			links:   []link{{Link: plan.Link{Name: "cali1", Index: 3}}, {Link: plan.Link{Name: "eth0", Index: 2}}},
+			leftOut: map[string]Cause{"lo": Loopback},
+		}}
+	}).known(t)
+	shown := func(s plan.Snapshot) string {
+		var names []string
+		for _, l := range s.Links {
+			names = append(names, l.Name)
 		}
-		if strings.HasPrefix(err.Error(), "waiting for a valid configuration in kube-system/ccm-baremetal-accepted: ") {
-			return ""
-		}
-		return err.Error()
-	})
-}
-
-func TestConfigurationFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	api := populated(t)
-	api.put(accepted(documentFor("203.0.113.0/24"))) // must not matter
-	r := run(t, api, func(o *Options) { o.File = file })
-	eventually(t, "the missing file is named", func() string {
-		if err := r.Known(); !strings.Contains(fmt.Sprint(err), file) || !strings.Contains(fmt.Sprint(err), "no such file") {
-			return fmt.Sprint(err)
-		}
-		return ""
-	})
-	write := func(pool string) {
-		if err := os.WriteFile(file, []byte(documentFor(pool)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		return strings.Join(names, " ")
 	}
-	write("192.0.2.0/25")
-	r.known(t).has(t, "192.0.2.0-192.0.2.127", pool)
-	write("192.0.2.128/25")
-	r.has(t, "192.0.2.128-192.0.2.255", pool)
-	if api.asked("/configmaps") != 0 {
-		t.Error("the ConfigMap was read although there is a file")
+	r.has(t, "eth0", shown)
+	if diff := cmp.Diff(map[string]Cause{"lo": Loopback, "cali1": Virtual}, r.LeftOut()); diff != "" {
+		t.Error(diff)
+	}
+	api.put(accepted(documentFor("192.0.2.0/24") + "advertisements: [{name: lan, layer2: {interfaces: [cali1]}}]\n"))
+	r.has(t, "cali1 eth0", shown)
+	if diff := cmp.Diff(map[string]Cause{"lo": Loopback}, r.LeftOut()); diff != "" {
+		t.Error(diff)
 	}
 }
-
-func pool(s plan.Snapshot) string { return s.Config.Pools[0].Ranges[0].String() }
 
 func TestPeersAreAllNodesOnWhichAnAnnouncerCanRun(t *testing.T) {
 	api := populated(t)
@@ -463,4 +394,28 @@ func TestPeersAreAllNodesOnWhichAnAnnouncerCanRun(t *testing.T) {
 	if err != nil || own != want["n1"] {
 		t.Errorf("own address %v, %v", own, err)
 	}
+}
+
+func TestB168MissingRightIsNamed(t *testing.T) {
+	api := populated(t)
+	api.forbid("endpointslices", true)
+	r := run(t, api, nil)
+	eventually(t, "the missing right is named", func() string {
+		err := r.Known()
+		if err == nil {
+			t.Fatal("known without EndpointSlices")
+		}
+		if strings.HasPrefix(err.Error(), "waiting for EndpointSlices (") && strings.Contains(err.Error(), "forbidden") {
+			return ""
+		}
+		return err.Error()
+	})
+	api.forbid("endpointslices", false)
+	r.known(t)
+
+	// Taking it away later takes nothing else away.
+	api.forbid("endpointslices", true)
+	api.cutWatches()
+	api.put(balancer("web", "later", "192.0.2.101"))
+	r.has(t, "web/later[192.0.2.101][] web/shop[192.0.2.100][n2]", services)
 }

@@ -1,7 +1,7 @@
 package status
 
 import (
-	"encoding/json"
+	"bufio"
 	"fmt"
 	"io"
 	"net/http"
@@ -45,6 +45,7 @@ type World struct {
 	Services []plan.Service
 	Nodes    []plan.Node
 	Members  []plan.Member
+	Departed []plan.Member
 	Links    []plan.Link
 	Reserved []netip.Addr
 	Returns  int
@@ -60,7 +61,7 @@ func (p Plan) Snapshot() (plan.Snapshot, error) {
 	w := p.World
 	return plan.Snapshot{
 		Node: w.Node, Config: c, Services: w.Services, Nodes: w.Nodes, Members: w.Members,
-		Links: w.Links, Reserved: w.Reserved, Returns: w.Returns,
+		Departed: w.Departed, Links: w.Links, Reserved: w.Reserved, Returns: w.Returns,
 	}, nil
 }
 
@@ -73,7 +74,7 @@ func (s *Status) Plan() Plan {
 		Document: s.o.Document(),
 		World: World{
 			Node: s.o.Node, Services: from.Services, Nodes: from.Nodes, Members: from.Members,
-			Links: from.Links, Reserved: from.Reserved, Returns: from.Returns,
+			Departed: from.Departed, Links: from.Links, Reserved: from.Reserved, Returns: from.Returns,
 		},
 		LeftOut: s.o.LeftOut(),
 	}
@@ -102,22 +103,25 @@ func shorten(v plan.Verdict) Verdict {
 // servePlan writes the plan as JSON, or with ?format=text as a table.
 func (s *Status) servePlan(w http.ResponseWriter, r *http.Request) {
 	p := s.Plan()
+	out := bufio.NewWriter(w)
 	switch format := r.FormValue("format"); format {
 	case "text":
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		p.write(w)
+		p.writeText(out)
 	case "", "json":
 		w.Header().Set("Content-Type", "application/json")
-		if err := json.NewEncoder(w).Encode(p); err != nil {
-			s.o.Log.Debug("debug page not written", "err", err)
-		}
+		p.writeJSON(out)
 	default:
 		http.Error(w, fmt.Sprintf("unknown format %q: json or text", format), http.StatusBadRequest)
+		return
+	}
+	if err := out.Flush(); err != nil {
+		s.o.Log.Debug("debug page not written", "err", err)
 	}
 }
 
-// write renders the plan for people.
-func (p Plan) write(w io.Writer) {
+// writeText renders the plan for people.
+func (p Plan) writeText(w io.Writer) {
 	if p.Error != "" {
 		fmt.Fprintf(w, "the last pass failed: %s\n", p.Error)
 	}

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 )
 
@@ -71,7 +71,7 @@ func (e *Events) Run(ctx context.Context) error {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	defer broadcaster.Shutdown()
 	broadcaster.StartRecordingToSink(&reportingSink{EventSink: e.o.Sink, log: e.o.Log})
-	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "announcer", Host: e.o.Node})
+	recorder := broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: "announcer", Host: e.o.Node})
 	limiter := rate.NewLimiter(eventsPerSecond, eventsBurst)
 	for {
 		note, ok := e.next()

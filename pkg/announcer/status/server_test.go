@@ -152,7 +152,7 @@ func TestDebugPlanIsOfBearableLength(t *testing.T) {
 		t.Errorf("%d excluded nodes shown and %d not", len(got.Excluded), got.MoreExcluded)
 	}
 	var text strings.Builder
-	p.write(&text)
+	p.writeText(&text)
 	if got, want := strings.Count(text.String(), "and 485 more left out\n"), 2; got != want {
 		t.Errorf("%d times the rest, want %d:\n%s", got, want, &text)
 	}

@@ -110,6 +110,9 @@ func (s *Status) tell(p Pass) {
 			s.o.Moved(note)
 		}
 	}
+	if len(s.gained) == 0 {
+		s.gained = map[netip.Addr]Note{} // a map never shrinks, and there may have been thousands
+	}
 }
 
 // holders returns the Services of an address; the verdicts are sorted by it.

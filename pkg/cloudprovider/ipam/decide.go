@@ -15,14 +15,13 @@ type seat struct {
 	kept    []netip.Addr // what it holds and may go on holding
 	asks    bool         // whether it asks for another address than it holds
 	seeks   bool         // whether it has to look for an address, whatever the cause
-	found   bool         // whether it got it: then it is in got, else refused says why not
-	got     netip.Addr
-	refused *refusal
+	got     netip.Addr   // what it found, if it is valid
+	refused *refusal     // why it found nothing
 }
 
 // addresses are what the Service has of the family in the end.
 func (s seat) addresses() []netip.Addr {
-	if s.found {
+	if s.got.IsValid() {
 		return []netip.Addr{s.got}
 	}
 	return s.kept
@@ -69,7 +68,7 @@ func (a *Allocator) decide(s *service) Decision {
 	blockers := a.fill(s, seats)
 	if s.require && slices.ContainsFunc(seats, func(t seat) bool { return len(t.addresses()) == 0 }) {
 		for i := range seats {
-			seats[i].kept, seats[i].found = nil, false
+			seats[i].kept, seats[i].got = nil, netip.Addr{}
 		}
 	}
 	a.hold(s, seats)
@@ -95,7 +94,7 @@ func (a *Allocator) foreign(s *service) (netip.Addr, bool) {
 // review sorts what a Service holds by family, without what it cannot keep,
 // and says for which families it has to look for an address.
 func (a *Allocator) review(s *service) []seat {
-	var seats []seat
+	seats := make([]seat, 0, len(s.families))
 	contradiction := s.contradiction() != nil
 	for _, f := range s.families {
 		t := seat{family: f}
@@ -141,7 +140,11 @@ func (a *Allocator) asksForOther(s *service, t seat) bool {
 // nothing, and whether the pool wants such an address replaced.
 func (a *Allocator) complaint(s *service, addr netip.Addr) (text string, move bool) {
 	h := a.holdings[addr]
-	move = a.byName[h.origin] != nil && a.byName[h.origin].OnMismatch == config.Reassign
+	p := a.byName[a.origins[addr]]
+	if h.at != nil {
+		p = h.at.pool
+	}
+	move = p != nil && p.OnMismatch == config.Reassign
 	if b, barred := a.barred[addr]; barred {
 		return "it is " + b.text, move
 	}
@@ -179,16 +182,14 @@ func (a *Allocator) misfit(s *service, addr netip.Addr, at *place) string {
 // fill looks for an address for each seat that needs one, and returns what
 // stood in the way.
 func (a *Allocator) fill(s *service, seats []seat) []blocker {
-	q := search{Allocator: a, s: s, giving: map[Family][]netip.Addr{}}
+	q := search{Allocator: a, s: s}
 	var families []Family
 	q.gone = slices.Clone(s.held)
 	for _, t := range seats {
 		q.gone = slices.DeleteFunc(q.gone, func(addr netip.Addr) bool { return slices.Contains(t.kept, addr) })
 		if t.seeks {
 			families = append(families, t.family)
-			if len(t.kept) > 0 {
-				q.giving[t.family] = t.kept
-			}
+			q.giving[t.family.index()] = t.kept
 		} else if at := a.holdings[t.kept[0]].at; at != nil && q.anchor == nil {
 			q.anchor = at.pool
 		}
@@ -196,8 +197,7 @@ func (a *Allocator) fill(s *service, seats []seat) []blocker {
 	q.run(families)
 	for i := range seats {
 		t := &seats[i]
-		t.got, t.found = q.found[t.family]
-		t.refused = q.refused[t.family]
+		t.got, t.refused = q.found[t.family.index()], q.refused[t.family.index()]
 	}
 	return q.blockers
 }
@@ -220,9 +220,9 @@ func (a *Allocator) hold(s *service, seats []seat) {
 	}
 	switch {
 	case len(want) == 0:
-		s.ours, s.since = false, time.Time{}
+		s.ours, s.since = false, 0
 	case !s.ours:
-		s.ours, s.since = true, a.now
+		s.ours, s.since = true, microsOf(a.now)
 	}
 	s.held = want
 }

@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 	"time"
@@ -13,9 +14,7 @@ const coolDown = 30 * time.Second
 // holding is an address that is not free.
 type holding struct {
 	at      *place     // nil: in no pool
-	origin  string     // the pool that it lies in, or lay in last
-	users   []*service // hold it; more than one: shared
-	leavers []*service // gave it up, but their status may still show it
+	holders []*service // hold it, or gave it up and may still show it in their status
 }
 
 // bar is why an address is never given out, though a pool contains it.
@@ -30,34 +29,48 @@ type freed struct {
 	at   time.Time
 }
 
-// everybody calls f with each Service that keeps the address from being free.
-func (h *holding) everybody(f func(*service) bool) bool {
-	return slices.ContainsFunc(h.users, f) || slices.ContainsFunc(h.leavers, f)
+// users returns the Services that hold an address; more than one: they share
+// it.
+func (a *Allocator) users(addr netip.Addr) iter.Seq[*service] {
+	return func(yield func(*service) bool) {
+		h := a.holdings[addr]
+		if h == nil {
+			return
+		}
+		for _, s := range h.holders {
+			if slices.Contains(s.held, addr) && !yield(s) {
+				return
+			}
+		}
+	}
 }
 
 func (h *holding) inNamespace(namespace string) bool {
-	return h.everybody(func(s *service) bool { return s.namespace == namespace })
+	return slices.ContainsFunc(h.holders, func(s *service) bool { return s.namespace() == namespace })
 }
 
 // put binds a holding to the place of its address in the pools in force.
 func (a *Allocator) put(addr netip.Addr, h *holding) {
+	before := h.at
 	h.at = a.at(addr)
 	if h.at == nil {
+		if before != nil {
+			a.origins[addr] = before.pool.Name
+		}
 		return
 	}
+	delete(a.origins, addr)
 	p := h.at.pool
-	h.origin = p.Name
 	p.held[familyOf(addr).index()]++
 	h.at.shelf.rested.cut(single(addr))
 	h.at.shelf.tired.cut(single(addr))
 	var counted []string
-	h.everybody(func(s *service) bool {
-		if !slices.Contains(counted, s.namespace) {
-			counted = append(counted, s.namespace)
-			p.perNamespace[s.namespace]++
+	for _, s := range h.holders {
+		if !slices.Contains(counted, s.namespace()) {
+			counted = append(counted, s.namespace())
+			p.perNamespace[s.namespace()]++
 		}
-		return false
-	})
+	}
 }
 
 // claim makes a Service hold an address, whoever else does.
@@ -65,20 +78,17 @@ func (a *Allocator) claim(s *service, addr netip.Addr) {
 	h, taken := a.holdings[addr]
 	switch {
 	case !taken:
-		h = &holding{users: []*service{s}}
+		h = &holding{holders: []*service{s}}
 		a.holdings[addr] = h
 		delete(a.cooling, addr)
 		a.put(addr, h)
-	case slices.Contains(h.leavers, s):
-		h.leavers = without(h.leavers, s)
-		s.leaving = without(s.leaving, addr)
-		h.users = append(h.users, s)
-	default:
-		if h.at != nil && !h.inNamespace(s.namespace) {
-			h.at.pool.perNamespace[s.namespace]++
+	case !slices.Contains(h.holders, s):
+		if h.at != nil && !h.inNamespace(s.namespace()) {
+			h.at.pool.perNamespace[s.namespace()]++
 		}
-		h.users = append(h.users, s)
+		h.holders = append(h.holders, s)
 	}
+	s.leaving = without(s.leaving, addr)
 	s.held = append(s.held, addr)
 	a.share(s, addr)
 	a.stir(addr)
@@ -87,9 +97,9 @@ func (a *Allocator) claim(s *service, addr netip.Addr) {
 // stir notes that others share an address now, or on other terms.
 func (a *Allocator) stir(addr netip.Addr) {
 	a.lift(blocker{kind: onAddress, addr: addr})
-	for _, s := range a.holdings[addr].users {
-		if s.sharing.key != "" {
-			a.lift(blocker{kind: onSharing, name: s.sharing.key})
+	for s := range a.users(addr) {
+		if key := s.sharingKey(); key != "" {
+			a.lift(blocker{kind: onSharing, name: key})
 		}
 	}
 }
@@ -97,9 +107,6 @@ func (a *Allocator) stir(addr netip.Addr) {
 // drop makes a Service hold an address no more. The address is not free
 // before vacate: the status may still show it.
 func (a *Allocator) drop(s *service, addr netip.Addr) {
-	h := a.holdings[addr]
-	h.users = without(h.users, s)
-	h.leavers = append(h.leavers, s)
 	s.held = without(s.held, addr)
 	s.leaving = append(s.leaving, addr)
 	a.unshare(s, addr)
@@ -109,13 +116,13 @@ func (a *Allocator) drop(s *service, addr netip.Addr) {
 // vacate ends the leaving of a Service.
 func (a *Allocator) vacate(s *service, addr netip.Addr) {
 	h := a.holdings[addr]
-	h.leavers = without(h.leavers, s)
+	h.holders = without(h.holders, s)
 	s.leaving = without(s.leaving, addr)
 	if h.at != nil {
-		a.uncount(s.namespace, h)
+		a.uncount(s.namespace(), h)
 	}
 	a.stir(addr)
-	if len(h.users)+len(h.leavers) == 0 {
+	if len(h.holders) == 0 {
 		a.free(addr, h)
 	}
 }
@@ -149,6 +156,7 @@ func (a *Allocator) dropAll(s *service) {
 // free puts an address back on its shelf, with those given out last.
 func (a *Allocator) free(addr netip.Addr, h *holding) {
 	delete(a.holdings, addr)
+	delete(a.origins, addr)
 	a.cooling[addr] = a.now
 	a.cooled = append(a.cooled, freed{addr, a.now})
 	if h.at == nil {

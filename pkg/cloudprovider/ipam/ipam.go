@@ -2,6 +2,31 @@
 // and a request in, an assignment or a typed reason out. It is pure: no clock,
 // no API, no log. The Services themselves are the record of what is held; an
 // Allocator is rebuilt from them at every start.
+//
+// # What is given out
+//
+// A Service gets the addresses that it asks for, else those reserved for it,
+// else one that is held under its sharing key and that it may share, else the
+// next free one of the pools that are for it, by priority and then in the order
+// of the document; both families from one pool if that can be. To ask for a
+// pool or an address replaces being selected by namespaces and labels, unless
+// the pool enforces its namespaces; a sharing key only replaces autoAssign. A
+// reservation needs no other right and no quota. A quota counts addresses: a
+// shared one once, one of a reservation as well.
+//
+// # What is kept
+//
+// What a Service holds it keeps, whatever changes around it: a rule that it
+// offends since is told in the message, and moves it only if its pool says
+// onMismatch: reassign and there is somewhere to go. Priority, autoAssign,
+// draining and quotas are about what is given out next and offend nobody. An
+// address in no pool any more is moved by the rule of the pool that it lay in
+// last, if there is still a pool of that name; a restart forgets which that
+// was, so that it is kept from then on. A request that cannot be met moves
+// nobody either. A Service loses an address without getting another one only
+// by its own change: if it gives up the family, if it does not fit those any
+// more with which it shares, or if it requires both families and one cannot be
+// had; or if its address turns out to be another Service's for longer.
 package ipam
 
 import (
@@ -58,7 +83,7 @@ type Request struct {
 	Local      bool   // externalTrafficPolicy: Local
 	Selector   string // canonical text of the selector; compared for Local only
 
-	Held      []netip.Addr // status.loadBalancer.ingress, in its order
+	Held      []netip.Addr // status.loadBalancer.ingress, in its order; never older than what the caller wrote last
 	HeldSince time.Time    // transition time of Allocated, if that is True or the reason NodeAddress; else zero: not given by us
 }
 
@@ -125,6 +150,7 @@ type Allocator struct {
 
 	services map[Key]*service
 	holdings map[netip.Addr]*holding
+	origins  map[netip.Addr]string         // the pool that an address in no pool lay in last
 	circles  map[string]map[circle]*common // by sharing key
 
 	now     time.Time // of the last call that told it
@@ -142,6 +168,7 @@ func New() *Allocator {
 	return &Allocator{
 		services: map[Key]*service{},
 		holdings: map[netip.Addr]*holding{},
+		origins:  map[netip.Addr]string{},
 		circles:  map[string]map[circle]*common{},
 		cooling:  map[netip.Addr]time.Time{},
 		waiting:  map[blocker][]*service{},

@@ -207,11 +207,11 @@ func (p *pool) closed() *refusal {
 func (p *pool) serves(s *service, asked bool) *refusal {
 	switch {
 	case asked && p.EnforceNamespaces && !p.forNamespace(s):
-		return refuse(NamespaceNotAllowed, "pool %q is not for namespace %s", p.Name, s.namespace)
+		return refuse(NamespaceNotAllowed, "pool %q is not for namespace %s", p.Name, s.namespace())
 	case asked:
 		return nil
 	case !p.forNamespace(s):
-		return refuse(NoPool, "pool %q is not for namespace %s", p.Name, s.namespace)
+		return refuse(NoPool, "pool %q is not for namespace %s", p.Name, s.namespace())
 	case !p.ServiceSelector.Matches(s.labels):
 		return refuse(NoPool, "pool %q does not select this Service", p.Name)
 	}
@@ -222,7 +222,7 @@ func (p *pool) forNamespace(s *service) bool {
 	if len(p.Namespaces) == 0 && len(p.NamespaceSelector) == 0 {
 		return true
 	}
-	return slices.Contains(p.Namespaces, s.namespace) ||
+	return slices.Contains(p.Namespaces, s.namespace()) ||
 		len(p.NamespaceSelector) > 0 && p.NamespaceSelector.Matches(s.namespaceLabels)
 }
 

@@ -13,8 +13,7 @@ import (
 // what it holds and, if that is less, what it waits for.
 type service struct {
 	standing
-	terms     // replaced as a whole by each request
-	namespace string
+	terms // replaced as a whole by each request
 
 	held    []netip.Addr // in the order of families; if not ours, in that of the status
 	leaving []netip.Addr // given up, but its status may still show them
@@ -24,10 +23,15 @@ type service struct {
 // standing is what decides between Services that want the same.
 type standing struct {
 	key     Key
-	created time.Time
-	ours    bool      // what it holds was given or adopted by us, not just found in its status
-	since   time.Time // since when it holds it, if ours
+	created micros
+	ours    bool   // what it holds was given or adopted by us, not just found in its status
+	since   micros // since when it holds it, if ours
 }
+
+// micros is a time.Time in a third of the space.
+type micros int64
+
+func microsOf(t time.Time) micros { return micros(t.UnixMicro()) }
 
 // terms are what a Service asks for and what its being served depends on.
 type terms struct {
@@ -36,7 +40,7 @@ type terms struct {
 	families        []Family // those that it wants
 	require         bool     // all of them or nothing
 	asked           *asked   // nil: for nothing in particular
-	sharing         sharing
+	sharing         *sharing // nil: none shares with it
 	ports           []Port
 }
 
@@ -49,7 +53,7 @@ type asked struct {
 
 // sharing is what Services must have in common to share an address.
 type sharing struct {
-	key      string // empty: none shares with it
+	key      string
 	local    bool
 	selector string // for local only: elsewhere any node serves any Service
 }
@@ -60,11 +64,13 @@ func termsOf(r Request) terms {
 		namespaceLabels: r.NamespaceLabels,
 		families:        wanted(r.Families, r.Policy),
 		require:         r.Policy == RequireDualStack,
-		sharing:         sharing{key: r.SharingKey, local: r.Local},
 		ports:           slices.Clip(r.Ports),
 	}
-	if r.Local {
-		t.sharing.selector = r.Selector
+	if r.SharingKey != "" {
+		t.sharing = &sharing{key: r.SharingKey, local: r.Local}
+		if r.Local {
+			t.sharing.selector = r.Selector
+		}
 	}
 	if len(r.Addresses)+len(r.Pools) > 0 || r.Invalid != "" {
 		t.asked = &asked{addresses: r.Addresses, pools: r.Pools, invalid: r.Invalid}
@@ -99,15 +105,35 @@ func (f Family) index() int {
 	return 1
 }
 
+// namespace is the first part of the name of the Service.
+func (s *service) namespace() string {
+	namespace, _, _ := strings.Cut(string(s.key), "/")
+	return namespace
+}
+
+// sharingKey returns "" if none shares with the Service.
+func (s *service) sharingKey() string {
+	if s.sharing == nil {
+		return ""
+	}
+	return s.sharing.key
+}
+
+// alike tells whether two Services share by the same key and on the same
+// conditions.
+func (t *terms) alike(other *terms) bool {
+	return t.sharing == other.sharing || t.sharing != nil && other.sharing != nil && *t.sharing == *other.sharing
+}
+
 // byAge orders waiting Services: the oldest first.
 func byAge(a, b *service) int {
-	return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.key, b.key))
+	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.key, b.key))
 }
 
 // standingOf takes the condition of a Service at its word: what it holds is
 // ours if the condition says so.
 func standingOf(r Request) standing {
-	return standing{key: r.Key, created: r.Created, ours: !r.HeldSince.IsZero(), since: r.HeldSince}
+	return standing{key: r.Key, created: microsOf(r.Created), ours: !r.HeldSince.IsZero(), since: microsOf(r.HeldSince)}
 }
 
 // seniority orders Services that claim the same address: who has it from us
@@ -119,7 +145,7 @@ func seniority(a, b standing) int {
 	case b.ours && !a.ours:
 		return 1
 	}
-	return cmp.Or(a.since.Compare(b.since), a.created.Compare(b.created), cmp.Compare(a.key, b.key))
+	return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.created, b.created), cmp.Compare(a.key, b.key))
 }
 
 // wantsAddress returns the address that the Service asks for in a family.
@@ -168,7 +194,7 @@ func (s *service) contradiction() *refusal {
 
 // mayShareWith tells whether two Services may have one address.
 func (s *service) mayShareWith(other *service) bool {
-	if s.sharing.key == "" || s.sharing != other.sharing {
+	if s.sharing == nil || !s.alike(&other.terms) {
 		return false
 	}
 	_, taken := s.commonPort(other)
@@ -181,9 +207,9 @@ func (s *service) clash(addr netip.Addr, other *service) *refusal {
 	inUse := fmt.Sprintf("%s is in use by %s", addr, other.named())
 	port, taken := s.commonPort(other)
 	switch {
-	case s.sharing.key == "":
+	case s.sharing == nil:
 		return refuse(AddressInUse, "%s: no sharing key on this Service", inUse)
-	case other.sharing.key == "":
+	case other.sharing == nil:
 		return refuse(AddressInUse, "%s, which has no sharing key", inUse)
 	case s.sharing.key != other.sharing.key:
 		return refuse(SharingRefused, "%s, whose sharing key is another", inUse)

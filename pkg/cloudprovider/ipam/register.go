@@ -11,7 +11,7 @@ import (
 func (a *Allocator) learn(r Request) *service {
 	s := a.services[r.Key]
 	if s == nil {
-		s = &service{namespace: r.Namespace, standing: standingOf(r), terms: termsOf(r)}
+		s = &service{standing: standingOf(r), terms: termsOf(r)}
 		a.services[r.Key] = s
 		a.register(s, r)
 		return s
@@ -19,7 +19,7 @@ func (a *Allocator) learn(r Request) *service {
 	a.agree(s, termsOf(r))
 	switch {
 	case s.ours && !r.HeldSince.IsZero():
-		s.since = r.HeldSince
+		s.since = microsOf(r.HeldSince)
 	case !s.ours && len(s.leaving) == 0 && !slices.Equal(s.held, distinct(r.Held)):
 		a.dropAll(s)
 		a.vacateAll(s)
@@ -30,7 +30,7 @@ func (a *Allocator) learn(r Request) *service {
 
 // agree replaces the terms of a Service.
 func (a *Allocator) agree(s *service, t terms) {
-	if s.sharing == t.sharing && slices.Equal(s.ports, t.ports) {
+	if s.alike(&t) && slices.Equal(s.ports, t.ports) {
 		s.terms = t
 		return
 	}
@@ -51,7 +51,7 @@ func (a *Allocator) agree(s *service, t terms) {
 // longer. What we did not give is registered beside what we gave, and the next
 // decision sorts it out; only what is about to become free is not for it.
 func (a *Allocator) register(s *service, r Request) {
-	s.ours, s.since = !r.HeldSince.IsZero(), r.HeldSince
+	s.ours, s.since = !r.HeldSince.IsZero(), microsOf(r.HeldSince)
 	for _, addr := range distinct(r.Held) {
 		rivals := a.rivals(s, addr)
 		late := !s.ours && len(rivals) == 0 && a.obstacle(s, addr) != nil

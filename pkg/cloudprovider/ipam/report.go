@@ -84,14 +84,20 @@ func (a *Allocator) Holdings() []Holding {
 	return out
 }
 
+// given tells whether a Service has an address from us.
+func (a *Allocator) given(addr netip.Addr) bool {
+	for s := range a.users(addr) {
+		if s.ours {
+			return true
+		}
+	}
+	return false
+}
+
 // Holders returns the Services that hold an address, sorted.
 func (a *Allocator) Holders(addr netip.Addr) []Key {
-	h := a.holdings[addr]
-	if h == nil {
-		return nil
-	}
 	var out []Key
-	for _, s := range h.users {
+	for s := range a.users(addr) {
 		if s.ours {
 			out = append(out, s.key)
 		}
@@ -109,34 +115,48 @@ type Loss struct {
 
 // Losses tells which held addresses would be taken away or moved if pools
 // came into force, sorted by address. It changes nothing: it tries the pools
-// on a copy, as if every status were written at once.
+// on a copy, those first that wait and then the others, oldest first, as if
+// every status were written at once.
 func (a *Allocator) Losses(pools []config.Pool) []Loss {
 	trial := a.copy()
 	trial.configure(pools, a.barred)
-	services := slices.SortedFunc(maps.Values(trial.services), byAge)
-	why := map[*service]map[netip.Addr]string{}
-	for _, s := range services {
-		why[s] = map[netip.Addr]string{}
-		for _, addr := range s.held {
-			why[s][addr], _ = trial.complaint(s, addr)
+	var services []*service
+	for _, s := range a.waiting[blocker{kind: onPools}] {
+		services = append(services, trial.services[s.key])
+	}
+	waiting := len(services)
+	for key, s := range trial.services {
+		if a.services[key].wait == nil {
+			services = append(services, s)
 		}
 	}
-	for _, s := range services {
-		trial.decide(s)
-		trial.vacateAll(s)
-		trial.serve()
-	}
+	slices.SortFunc(services[waiting:], byAge)
 	var out []Loss
 	for _, s := range services {
-		for _, addr := range a.Assigned(s.key) {
-			if !slices.Contains(s.held, addr) {
-				out = append(out, Loss{Key: s.key, Address: addr, Message: fate(s, addr, why[s][addr])})
-			}
-		}
+		out = append(out, trial.loss(s, a.Assigned(s.key))...)
 	}
 	slices.SortFunc(out, func(a, b Loss) int {
 		return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Key, b.Key))
 	})
+	return out
+}
+
+// loss decides about a Service, as if its status were written at once, and
+// returns what it has no more of what it had.
+func (a *Allocator) loss(s *service, had []netip.Addr) []Loss {
+	why := map[netip.Addr]string{}
+	for _, addr := range s.held {
+		why[addr], _ = a.complaint(s, addr)
+	}
+	a.decide(s)
+	a.vacateAll(s)
+	a.serve()
+	var out []Loss
+	for _, addr := range had {
+		if !slices.Contains(s.held, addr) {
+			out = append(out, Loss{Key: s.key, Address: addr, Message: fate(s, addr, why[addr])})
+		}
+	}
 	return out
 }
 
@@ -159,20 +179,20 @@ func (a *Allocator) copy() *Allocator {
 	out.now = a.now
 	twins := make(map[*service]*service, len(a.services))
 	for key, s := range a.services {
-		twin := &service{standing: s.standing, terms: s.terms, namespace: s.namespace,
-			held: slices.Clone(s.held), leaving: slices.Clone(s.leaving)}
+		twin := &service{standing: s.standing, terms: s.terms, held: slices.Clone(s.held), leaving: slices.Clone(s.leaving)}
 		out.services[key], twins[s] = twin, twin
 	}
-	twin := func(list []*service) []*service {
-		out := make([]*service, 0, len(list))
-		for _, s := range list {
-			out = append(out, twins[s])
-		}
-		return out
-	}
+	out.origins = maps.Clone(a.origins)
 	for addr, h := range a.holdings {
-		out.holdings[addr] = &holding{origin: h.origin, users: twin(h.users), leavers: twin(h.leavers)}
-		for _, s := range out.holdings[addr].users {
+		if h.at != nil {
+			out.origins[addr] = h.at.pool.Name
+		}
+		own := &holding{}
+		for _, s := range h.holders {
+			own.holders = append(own.holders, twins[s])
+		}
+		out.holdings[addr] = own
+		for s := range out.users(addr) {
 			out.share(s, addr)
 		}
 	}

@@ -12,16 +12,16 @@ import (
 type search struct {
 	*Allocator
 	s      *service
-	gone   []netip.Addr            // what the Service gives up anyway
-	giving map[Family][]netip.Addr // what it gives up for what is found
-	anchor *pool                   // the pool of its other address, if it has one
+	gone   []netip.Addr    // what the Service gives up anyway
+	giving [2][]netip.Addr // by family: what it gives up if something is found
+	anchor *pool           // the pool of its other address, if it has one
 
 	pools  []*pool    // may be asked for addresses, in this order
 	others []*refusal // why the other pools may not
 
-	found    map[Family]netip.Addr
-	refused  map[Family]*refusal
-	blockers []blocker // all that stood in the way, whichever way was tried
+	found    [2]netip.Addr // by family, where valid
+	refused  [2]*refusal   // by family
+	blockers []blocker     // all that stood in the way, whichever way was tried
 }
 
 // run finds an address for each family, or why there is none.
@@ -30,9 +30,8 @@ func (q *search) run(families []Family) {
 		return
 	}
 	if no := q.s.contradiction(); no != nil {
-		q.refused = map[Family]*refusal{}
 		for _, f := range families {
-			q.refused[f] = no
+			q.refused[f.index()] = no
 		}
 		return
 	}
@@ -60,7 +59,7 @@ func (q *search) run(families []Family) {
 // found them all. It prefers what the Service asks for by address, what is
 // reserved for it, what it may share, and one pool for both families.
 func (q *search) try(families []Family, share bool) bool {
-	q.found, q.refused = map[Family]netip.Addr{}, map[Family]*refusal{}
+	q.found, q.refused = [2]netip.Addr{}, [2]*refusal{}
 	for _, f := range families {
 		if addr, ok := q.s.wantsAddress(f); ok {
 			q.request(f, addr)
@@ -77,16 +76,18 @@ func (q *search) try(families []Family, share bool) bool {
 	}
 	q.fromPools(q.open(families))
 	for _, no := range q.refused {
-		q.blockers = append(q.blockers, no.blockers...)
+		if no != nil {
+			q.blockers = append(q.blockers, no.blockers...)
+		}
 	}
-	return len(q.refused) == 0
+	return q.refused == [2]*refusal{}
 }
 
 // open returns the families without an answer yet.
 func (q *search) open(families []Family) []Family {
 	var out []Family
 	for _, f := range families {
-		if _, found := q.found[f]; !found && q.refused[f] == nil {
+		if i := f.index(); !q.found[i].IsValid() && q.refused[i] == nil {
 			out = append(out, f)
 		}
 	}
@@ -94,7 +95,7 @@ func (q *search) open(families []Family) []Family {
 }
 
 func (q *search) take(f Family, addr netip.Addr) {
-	q.found[f] = addr
+	q.found[f.index()] = addr
 	if at := q.at(addr); q.anchor == nil && at != nil {
 		q.anchor = at.pool
 	}
@@ -137,7 +138,7 @@ func (q *search) consider(p *pool, asked bool) {
 // wrong with it.
 func (q *search) request(f Family, addr netip.Addr) {
 	if no := q.judge(f, addr); no != nil {
-		q.refused[f] = no
+		q.refused[f.index()] = no
 		return
 	}
 	q.take(f, addr)
@@ -151,31 +152,47 @@ func (q *search) judge(f Family, addr netip.Addr) *refusal {
 	if b, barred := q.barred[addr]; barred {
 		return refuse(b.reason, "%s is %s", addr, b.text)
 	}
-	p := at.pool
-	if names := q.s.wantsPools(); len(names) > 0 && !slices.Contains(names, p.Name) {
-		return refuse(AddressNotInPool, "%s is in pool %q, which is not requested", addr, p.Name)
+	if !q.among(at.pool) {
+		return refuse(AddressNotInPool, "%s is in pool %q, which is not requested", addr, at.pool.Name)
 	}
-	if no := p.closed(); no != nil {
+	if no := q.permits(at, addr); no != nil {
 		return no.about(addr)
 	}
-	if at.owner != q.s.key {
-		if no := p.serves(q.s, true); no != nil {
-			return no.about(addr)
-		}
-		if at.owner != "" {
-			return refuse(AddressInUse, "%s is reserved for %s", addr, at.owner)
-		}
-	}
-	if p.avoids(addr) {
-		return refuse(AddressNotInPool, "pool %q avoids .0 and .255", p.Name).about(addr)
-	}
 	if at.owner == "" {
-		if no := q.quota(p, f, addr); no != nil {
+		if no := q.quota(at.pool, f, addr); no != nil {
 			return no
 		}
 	}
 	if other := q.obstacle(q.s, addr); other != nil {
 		return q.s.clash(addr, other).on(blocker{kind: onAddress, addr: addr})
+	}
+	return nil
+}
+
+// among tells whether a pool is one of those that the Service names, if it
+// names any.
+func (q *search) among(p *pool) bool {
+	names := q.s.wantsPools()
+	return len(names) == 0 || slices.Contains(names, p.Name)
+}
+
+// permits says which rule of its pool keeps an address from a Service that
+// asks for it, nil if none.
+func (q *search) permits(at *place, addr netip.Addr) *refusal {
+	if no := at.pool.closed(); no != nil {
+		return no
+	}
+	if at.pool.avoids(addr) {
+		return refuse(AddressNotInPool, "pool %q avoids .0 and .255", at.pool.Name)
+	}
+	if at.owner == q.s.key {
+		return nil
+	}
+	if no := at.pool.serves(q.s, true); no != nil {
+		return no
+	}
+	if at.owner != "" {
+		return refuse(AddressInUse, "it is reserved for %s", at.owner)
 	}
 	return nil
 }
@@ -194,10 +211,7 @@ func (q *search) known(addr netip.Addr) string {
 // reservation returns an address that is kept for the Service and free.
 func (q *search) reservation(f Family) (netip.Addr, bool) {
 	for _, at := range q.reserved[q.s.key] {
-		if familyOf(at.From()) != f || at.pool.closed() != nil {
-			continue
-		}
-		if names := q.s.wantsPools(); len(names) > 0 && !slices.Contains(names, at.pool.Name) {
+		if familyOf(at.From()) != f || at.pool.closed() != nil || !q.among(at.pool) {
 			continue
 		}
 		if addr, ok := at.pool.pick(at.shelf, f, q.s.key); ok {
@@ -209,20 +223,17 @@ func (q *search) reservation(f Family) (netip.Addr, bool) {
 
 // suits tells whether the Service may have an address that others hold
 // because of its sharing key. To carry the key is to ask for the address, so a
-// pool need not give out addresses by itself.
+// pool need not give out addresses by itself. What others have only written to
+// a status is not shared before it is adopted.
 func (q *search) suits(addr netip.Addr) bool {
 	at := q.at(addr)
-	if at == nil || at.owner != "" && at.owner != q.s.key || !q.offered(at, addr) || at.pool.closed() != nil {
+	if at == nil || !q.offered(at, addr) || at.pool.closed() != nil || !q.among(at.pool) || !q.given(addr) {
 		return false
 	}
-	names := q.s.wantsPools()
-	given := func(u *service) bool { return u.ours }
-	switch {
-	case len(names) > 0 && !slices.Contains(names, at.pool.Name), !slices.ContainsFunc(q.holdings[addr].users, given):
-		return false
-	case at.owner == q.s.key:
-		return true
-	case at.pool.serves(q.s, len(names) > 0) != nil:
+	if at.owner != "" {
+		return at.owner == q.s.key
+	}
+	if at.pool.serves(q.s, len(q.s.wantsPools()) > 0) != nil {
 		return false
 	}
 	no := q.quota(at.pool, familyOf(addr), addr)
@@ -256,10 +267,10 @@ func (q *search) both(p *pool, families []Family) bool {
 	for _, f := range families {
 		addr, no := q.free(p, f)
 		if no != nil {
-			clear(q.found)
+			q.found = [2]netip.Addr{}
 			return false
 		}
-		q.found[f] = addr
+		q.found[f.index()] = addr
 	}
 	return true
 }
@@ -275,13 +286,13 @@ func (q *search) fromFirst(pools []*pool, f Family) {
 		why = append(why, no)
 	}
 	no := noneOf(f, why)
-	if key := q.s.sharing.key; key != "" {
+	if key := q.s.sharingKey(); key != "" {
 		no.on(blocker{kind: onSharing, name: key})
 		if addr, other := q.unsharable(q.s, f); other != nil {
 			no.text += "; " + q.s.clash(addr, other).text
 		}
 	}
-	q.refused[f] = no
+	q.refused[f.index()] = no
 }
 
 // free returns the next free address of a pool.

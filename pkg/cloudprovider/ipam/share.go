@@ -18,14 +18,15 @@ type common struct {
 	ports     map[Port]int // on how many of the addresses it is in use
 }
 
+// circle must not be called for a Service without a sharing key.
 func (s *service) circle(f Family) circle {
-	return circle{s.sharing, f}
+	return circle{*s.sharing, f}
 }
 
 // share enters an address that a Service has begun to hold, or holds under
 // new terms, in its circle.
 func (a *Allocator) share(s *service, addr netip.Addr) {
-	if s.sharing.key == "" {
+	if s.sharing == nil {
 		return
 	}
 	id := s.circle(familyOf(addr))
@@ -50,18 +51,21 @@ func (a *Allocator) share(s *service, addr netip.Addr) {
 // unshare undoes share, with the same terms. The address must not count the
 // Service as a user any more, unless it is about to be entered again.
 func (a *Allocator) unshare(s *service, addr netip.Addr) {
-	id := s.circle(familyOf(addr))
-	c := a.circles[id.key][id]
-	if c == nil {
+	if s.sharing == nil {
 		return
 	}
+	id := s.circle(familyOf(addr))
+	c := a.circles[id.key][id]
 	for _, port := range s.ports {
 		if c.ports[port]--; c.ports[port] == 0 {
 			delete(c.ports, port)
 		}
 	}
-	another := func(u *service) bool { return u != s && u.sharing == s.sharing }
-	if !slices.ContainsFunc(a.holdings[addr].users, another) {
+	another := false
+	for u := range a.users(addr) {
+		another = another || u != s && u.alike(&s.terms)
+	}
+	if !another {
 		if i, found := slices.BinarySearchFunc(c.addresses, addr, netip.Addr.Compare); found {
 			c.addresses = slices.Delete(c.addresses, i, i+1)
 		}
@@ -78,6 +82,9 @@ func (a *Allocator) unshare(s *service, addr netip.Addr) {
 // shareable returns the lowest address that others hold and the Service may
 // share, and that suits it.
 func (a *Allocator) shareable(s *service, f Family, suits func(netip.Addr) bool) (netip.Addr, bool) {
+	if s.sharing == nil {
+		return netip.Addr{}, false
+	}
 	c := a.circles[s.sharing.key][s.circle(f)]
 	if c == nil || c.crowded(s.ports) {
 		return netip.Addr{}, false
@@ -124,23 +131,18 @@ func (a *Allocator) obstacle(s *service, addr netip.Addr) *service {
 		return nil
 	}
 	var first *service
-	h.everybody(func(u *service) bool {
+	for _, u := range h.holders {
 		if u != s && !s.mayShareWith(u) && (first == nil || u.key < first.key) {
 			first = u
 		}
-		return false
-	})
+	}
 	return first
 }
 
 // rivals returns the Services that hold an address and cannot share it with s.
 func (a *Allocator) rivals(s *service, addr netip.Addr) []*service {
-	h := a.holdings[addr]
-	if h == nil {
-		return nil
-	}
 	var out []*service
-	for _, u := range h.users {
+	for u := range a.users(addr) {
 		if u != s && !s.mayShareWith(u) {
 			out = append(out, u)
 		}

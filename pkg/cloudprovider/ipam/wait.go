@@ -40,11 +40,12 @@ func (a *Allocator) await(s *service, d Decision, blockers []blocker) {
 	if d.Reason.OK() && d.Unmet == "" {
 		return
 	}
-	s.wait = &wait{answer: d, blockers: append(blockers, blocker{kind: onPools})}
-	for _, b := range s.wait.blockers {
+	s.wait = &wait{answer: d}
+	for _, b := range append(blockers, blocker{kind: onPools}) {
 		list := a.waiting[b]
 		if i, found := slices.BinarySearchFunc(list, s, byAge); !found {
 			a.waiting[b] = slices.Insert(list, i, s)
+			s.wait.blockers = append(s.wait.blockers, b)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -50,7 +51,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // document reads pools as a user writes them.
-func document(t *testing.T, pools string) []config.Pool {
+func document(t testing.TB, pools string) []config.Pool {
 	t.Helper()
 	text := "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\npools:\n" + pools
 	if strings.TrimSpace(pools) == "" {
@@ -72,7 +73,11 @@ func (w *world) configure(pools []config.Pool) {
 func (w *world) reconfigure() {
 	w.a.Configure(w.pools, w.cluster)
 	w.settle()
-	for _, key := range slices.Clone(w.order) {
+	oldest := slices.Clone(w.order)
+	slices.SortFunc(oldest, func(a, b Key) int {
+		return cmp.Or(w.objects[a].spec.Created.Compare(w.objects[b].spec.Created), cmp.Compare(a, b))
+	})
+	for _, key := range oldest {
 		w.pass(key)
 	}
 	w.settle()

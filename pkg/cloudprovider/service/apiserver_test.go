@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -17,20 +18,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 var servicesResource = v1.Resource("services")
 
 // An apiserver is what the tests know of the real one: client-go's fake, with
-// Services kept here, since the fake knows neither versions nor conflicts, nor
-// what a change of type does to a status.
+// Services kept here. The fake knows neither versions nor conflicts, nor what a
+// change of type does to a status, and answers one request at a time.
 type apiserver struct {
 	*fake.Clientset
 
 	mu       sync.Mutex
 	version  int
-	services map[string]*v1.Service // by key; nil: deleted
+	services map[string]*v1.Service // by key
 	log      []watch.Event          // everything that ever happened to Services
 	wake     chan struct{}          // closed and replaced when the log grows
 	patches  []string               // keys of the Services that were patched
@@ -42,32 +43,47 @@ type apiserver struct {
 }
 
 func newAPIServer(objects ...runtime.Object) *apiserver {
-	s := &apiserver{Clientset: fake.NewClientset(objects...), version: 1, services: map[string]*v1.Service{}, wake: make(chan struct{})}
-	s.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) { return true, s.list(), nil })
-	s.PrependReactor("get", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		svc, err := s.get(a.GetNamespace() + "/" + a.(clienttesting.GetAction).GetName())
-		return true, svc, err
-	})
-	s.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		svc, err := s.patch(a.(clienttesting.PatchAction))
-		return true, svc, err
-	})
-	s.PrependWatchReactor("services", func(a clienttesting.Action) (bool, watch.Interface, error) {
-		w, err := s.watch(a.(clienttesting.WatchActionImpl).ListOptions.ResourceVersion)
-		return true, w, err
-	})
-	return s
+	return &apiserver{Clientset: fake.NewClientset(objects...), version: 1, services: map[string]*v1.Service{}, wake: make(chan struct{})}
 }
 
-// hook calls one of the callbacks without the lock.
-func hook[T any](s *apiserver, which func() func(T) error, key T) error {
-	s.mu.Lock()
-	f := which()
-	s.mu.Unlock()
-	if f == nil {
-		return nil
+// CoreV1 is the fake's, but for Services.
+func (s *apiserver) CoreV1() coreclient.CoreV1Interface {
+	return core{s.Clientset.CoreV1(), s}
+}
+
+type core struct {
+	coreclient.CoreV1Interface
+	s *apiserver
+}
+
+func (c core) Services(namespace string) coreclient.ServiceInterface {
+	return serviceClient{s: c.s, namespace: namespace}
+}
+
+// A serviceClient has what the controller uses; all else panics.
+type serviceClient struct {
+	coreclient.ServiceInterface
+	s         *apiserver
+	namespace string
+}
+
+func (c serviceClient) List(context.Context, metav1.ListOptions) (*v1.ServiceList, error) {
+	return c.s.list(), nil
+}
+
+func (c serviceClient) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	return c.s.watch(o.ResourceVersion)
+}
+
+func (c serviceClient) Get(_ context.Context, name string, _ metav1.GetOptions) (*v1.Service, error) {
+	return c.s.get(c.namespace + "/" + name)
+}
+
+func (c serviceClient) Patch(_ context.Context, name string, kind types.PatchType, patch []byte, o metav1.PatchOptions, subresources ...string) (*v1.Service, error) {
+	if !slices.Equal(subresources, []string{"status"}) || kind != types.StrategicMergePatchType || o.FieldManager != FieldManager {
+		return nil, apierrors.NewBadRequest("only strategic merge patches of the status are expected here")
 	}
-	return f(key)
+	return c.s.patch(c.namespace+"/"+name, patch)
 }
 
 func (s *apiserver) list() *v1.ServiceList {
@@ -97,18 +113,20 @@ func (s *apiserver) get(key string) (*v1.Service, error) {
 }
 
 // patch answers a patch of the status subresource as the real one does.
-func (s *apiserver) patch(a clienttesting.PatchAction) (*v1.Service, error) {
-	key := a.GetNamespace() + "/" + a.GetName()
-	if a.GetSubresource() != "status" || a.GetPatchType() != types.StrategicMergePatchType {
-		return nil, apierrors.NewBadRequest("only strategic merge patches of the status are expected here")
+func (s *apiserver) patch(key string, patch []byte) (*v1.Service, error) {
+	s.mu.Lock()
+	first := s.onPatch
+	s.mu.Unlock()
+	var err error
+	if first != nil {
+		err = first(key)
 	}
-	err := hook(s, func() func(string) error { return s.onPatch }, key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.patches = append(s.patches, key)
 	var out *v1.Service
 	if err == nil {
-		out, err = s.merge(key, a.GetPatch())
+		out, err = s.merge(key, patch)
 	}
 	if err == nil && s.after != nil {
 		err = s.after(key)

@@ -201,7 +201,7 @@ func TestNamespaceLabelThatNowMatchesServesWhoWaits(t *testing.T) {
 	api := newAPIServer(ns)
 	lead(t, api, "pools:\n- addresses: [192.0.2.10]\n  namespaceSelector: tier=front\n")
 	api.create(lb("s"))
-	api.awaitReason(t, "web/s", "NamespaceNotAllowed")
+	api.awaitReason(t, "web/s", "NoPool")
 	ns.Labels = map[string]string{"tier": "front"}
 	if _, err := api.CoreV1().Namespaces().Update(context.Background(), ns, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
