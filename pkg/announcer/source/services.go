@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
@@ -40,13 +41,13 @@ func convertService(o *corev1.Service) (service, bool) {
 			Created:   o.CreationTimestamp.UTC(),
 			Labels:    o.Labels,
 			Addresses: ingress(o.Status.LoadBalancer.Ingress),
-			Allocated: allocated(o),
 			Deleting:  o.DeletionTimestamp != nil,
 			Local:     o.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
 		},
 		uid:     string(o.UID),
 		ignored: ignored(o.Annotations),
 	}
+	s.Allocated = confirmed(o.Status.Conditions, s.Addresses)
 	if o.Spec.LoadBalancerClass != nil {
 		s.class = *o.Spec.LoadBalancerClass
 	}
@@ -80,13 +81,23 @@ func ingress(entries []corev1.LoadBalancerIngress) []netip.Addr {
 	return addresses
 }
 
-func allocated(o *corev1.Service) bool {
-	for _, c := range o.Status.Conditions {
-		if c.Type == allocatedCondition {
-			return c.Status == "True"
+// confirmed tells whether the CCM has confirmed all addresses of a status: the
+// condition is True, and its message names each of them at the beginning of a
+// part. So an address that somebody else has written into the status is not
+// announced, not even until the CCM has repaired it.
+func confirmed(conditions []metav1.Condition, addresses []netip.Addr) bool {
+	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == allocatedCondition })
+	if i < 0 || conditions[i].Status != metav1.ConditionTrue {
+		return false
+	}
+	named := map[netip.Addr]bool{}
+	for part := range strings.SplitSeq(conditions[i].Message, "; ") {
+		text, _, _ := strings.Cut(part, " ")
+		if address, ok := parseAddr(strings.TrimSuffix(text, ",")); ok {
+			named[address] = true
 		}
 	}
-	return false
+	return !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return !named[a] })
 }
 
 // ignored reads the annotation as the CCM does, which also complains about

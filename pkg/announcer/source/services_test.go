@@ -2,6 +2,7 @@ package source
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,13 +26,22 @@ func balancer(namespace, name string, addresses ...string) *corev1.Service {
 		},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
 		Status: corev1.ServiceStatus{Conditions: []metav1.Condition{
-			{Type: allocatedCondition, Status: metav1.ConditionTrue},
+			{Type: allocatedCondition, Status: metav1.ConditionTrue, Message: verdict(addresses...)},
 		}},
 	}
 	for _, a := range addresses {
 		o.Status.LoadBalancer.Ingress = append(o.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: a})
 	}
 	return o
+}
+
+// verdict is the message of the CCM that confirms addresses.
+func verdict(addresses ...string) string {
+	var parts []string
+	for _, a := range addresses {
+		parts = append(parts, a+` from pool "public"`)
+	}
+	return strings.Join(parts, "; ")
 }
 
 func addrs(texts ...string) []netip.Addr {
@@ -67,10 +77,21 @@ func TestConvertService(t *testing.T) {
 		}, func(s *service) { s.Addresses = nil }},
 		{"two families keep the order of the status", func(o *corev1.Service) {
 			o.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "2001:db8::10"}, {IP: "192.0.2.10"}}
+			o.Status.Conditions[0].Message = verdict("2001:db8::10", "192.0.2.10")
 		}, func(s *service) { s.Addresses = addrs("2001:db8::10", "192.0.2.10") }},
 		{"no verdict of the CCM", func(o *corev1.Service) { o.Status.Conditions = nil }, func(s *service) { s.Allocated = false }},
 		{"a verdict against it", func(o *corev1.Service) { o.Status.Conditions[0].Status = metav1.ConditionFalse },
 			func(s *service) { s.Allocated = false }},
+		{"an address that the verdict does not name", func(o *corev1.Service) {
+			o.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.66"}}
+		}, func(s *service) { s.Addresses, s.Allocated = addrs("192.0.2.66"), false }},
+		{"an address that the verdict names only as refused", func(o *corev1.Service) {
+			o.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.66"}}
+			o.Status.Conditions[0].Message += "; the request cannot be met: 192.0.2.66 is in no pool"
+		}, func(s *service) { s.Addresses, s.Allocated = addrs("192.0.2.66"), false }},
+		{"kept outside the pools", func(o *corev1.Service) {
+			o.Status.Conditions[0].Message = "192.0.2.10, kept though it is in no pool any more"
+		}, func(*service) {}},
 		{"somebody else's condition of that name", func(o *corev1.Service) { o.Status.Conditions[0].Type = "example.org/Allocated" },
 			func(s *service) { s.Allocated = false }},
 		{"on its way out", func(o *corev1.Service) { o.DeletionTimestamp = &now }, func(s *service) { s.Deleting = true }},

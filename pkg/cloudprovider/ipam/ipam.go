@@ -133,7 +133,11 @@ type Decision struct {
 	// Empty: nothing is wanting.
 	Unmet Reason
 
-	Message string // one sentence with counts and names, the same for the same state
+	// Message is one sentence with counts and names, the same for the same
+	// state, its parts separated by "; ". If the Reason is OK it names each of
+	// the Addresses at the beginning of a part: that is how announcers know
+	// which addresses are confirmed, so changing it is an API change.
+	Message string
 }
 
 // Cluster is what an allocator has to know besides the pools.

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
+
+const document = `apiVersion: ccm-baremetal.io/v1alpha1
+kind: CloudConfig
+pools:
+- {name: public, addresses: [192.0.2.100-192.0.2.199]}
+- {name: dmz, addresses: [198.51.100.0/24]}
+advertisements:
+- {name: lan, pools: [public], nodeSelector: "edge=true", layer2: {}}
+- {name: rest, pools: [dmz], layer2: {}}
+`
+
+// page returns what the announcer on n1 shows of a cluster in which most
+// things happen at once: n3 is no edge, n4 drains, n5 has no announcer.
+func page(t *testing.T) status.Plan {
+	t.Helper()
+	c, err := config.Load([]byte(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := plan.Snapshot{Node: "n1", Config: c}
+	for _, name := range []string{"n1", "n2", "n3", "n4", "n5"} {
+		labels := map[string]string{"kubernetes.io/os": "linux"}
+		if name != "n3" {
+			labels["edge"] = "true"
+		}
+		s.Nodes = append(s.Nodes, plan.Node{Name: name, Labels: labels})
+		if name == "n5" {
+			continue
+		}
+		links := []plan.Link{{
+			Name: "eth0", Index: 2, MAC: "02:00:00:00:00:0" + name[1:], Up: name != "n2", NodeIP: true, Default: true,
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+		}}
+		s.Members = append(s.Members, plan.Member{Name: name, Rules: 1, Draining: name == "n4", Links: links})
+	}
+	s.Links = s.Members[0].Links
+	add := func(name string, change func(*plan.Service), addresses ...string) {
+		svc := plan.Service{Namespace: "web", Name: name, Allocated: true, Created: time.Unix(int64(len(s.Services)), 0).UTC(),
+			Endpoints: plan.Endpoints{Ready: []string{"n1", "n3"}}}
+		for _, a := range addresses {
+			svc.Addresses = append(svc.Addresses, netip.MustParseAddr(a))
+		}
+		change(&svc)
+		s.Services = append(s.Services, svc)
+	}
+	add("shop", func(*plan.Service) {}, "192.0.2.101", "198.51.100.7")
+	add("idle", func(s *plan.Service) { s.Endpoints = plan.Endpoints{} }, "192.0.2.102")
+	add("shared", func(s *plan.Service) { s.Allocated = false }, "192.0.2.101")
+	add("pending", func(*plan.Service) {})
+
+	p := status.Plan{Document: document, World: status.World{
+		Node: s.Node, Services: s.Services, Nodes: s.Nodes, Members: s.Members, Links: s.Links,
+	}}
+	verdicts := plan.Decide(s)
+	for _, v := range verdicts {
+		p.Verdicts = append(p.Verdicts, status.Verdict{Verdict: v})
+	}
+	p.Answering = plan.Announcements(verdicts, s)[:1]
+	return p
+}
+
+// ask runs the command line against an announcer that shows a page.
+func ask(t *testing.T, p status.Plan, args ...string) (string, error) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/debug/plan" {
+			http.NotFound(w, r)
+			return
+		}
+		if err := json.NewEncoder(w).Encode(p); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	var stdout, stderr bytes.Buffer
+	err := run(context.Background(), append(args, "--server", server.URL+"/"), &stdout, &stderr)
+	if stderr.Len() > 0 {
+		t.Errorf("on the standard error: %s", &stderr)
+	}
+	return stdout.String(), err
+}
+
+func TestExplain(t *testing.T) {
+	p := page(t)
+	tests := map[string][]string{
+		"explain-service.txt":  {"explain", "web/shop"},
+		"explain-address.txt":  {"explain", "192.0.2.102"},
+		"explain-service.json": {"explain", "web/shop", "-o", "json"},
+		"members.txt":          {"members"},
+		"members.json":         {"members", "-o", "json"},
+	}
+	for file, args := range tests {
+		t.Run(file, func(t *testing.T) {
+			out, err := ask(t, p, args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, file, out)
+		})
+	}
+}
+
+func TestExplainHandOverAndSilence(t *testing.T) {
+	p := page(t)
+	p.Answering[0].Yield = true
+	out, err := ask(t, p, "explain", "192.0.2.101")
+	if want := "still answering on eth0 until the new owner is heard"; err != nil || !strings.Contains(out, want) {
+		t.Errorf("%v, without %q:\n%s", err, want, out)
+	}
+	p.Answering = nil
+	out, err = ask(t, p, "explain", "192.0.2.101")
+	if want := "NOT answering"; err != nil || !strings.Contains(out, want) {
+		t.Errorf("%v, without %q:\n%s", err, want, out)
+	}
+}
+
+func TestExplainSavedPage(t *testing.T) {
+	text, err := json.Marshal(page(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "plan.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := run(context.Background(), []string{"explain", "web/shop", "--file", file}, &out, &out); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "explain-service.txt", out.String())
+}
+
+func TestExplainErrors(t *testing.T) {
+	p := page(t)
+	unsynced := status.Plan{Error: "waiting for Nodes", World: status.World{Node: "n1"}}
+	tests := []struct {
+		name string
+		p    status.Plan
+		args []string
+		want string
+	}{
+		{"no such Service", p, []string{"explain", "web/none"}, "the Service web/none is not ours"},
+		{"no address yet", p, []string{"explain", "web/pending"}, "holds no address; its condition ccm-baremetal.io/Allocated says why"},
+		{"nobody's address", p, []string{"explain", "192.0.2.1"}, "no Service of ours holds 192.0.2.1"},
+		{"nonsense", p, []string{"explain", "shop"}, `"shop" is neither an address nor NAMESPACE/SERVICE`},
+		{"nothing asked", p, []string{"explain"}, "accepts 1 arg(s), received 0"},
+		{"unknown output", p, []string{"members", "-o", "yaml"}, `--output is text or json, not "yaml"`},
+		{"not synced", unsynced, []string{"members"}, "the announcer on n1 does not know enough yet: waiting for Nodes"},
+		{"something else", status.Plan{}, []string{"members"}, "this is no /debug/plan"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			out, err := ask(t, tt.p, tt.args...)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %s\n%s", err, tt.want, out)
+			}
+		})
+	}
+	var out bytes.Buffer
+	err := run(context.Background(), []string{"members", "--server", "http://127.0.0.1:1"}, &out, &out)
+	if err == nil || !strings.Contains(err.Error(), "is it running on this node?") {
+		t.Errorf("nobody there: %v", err)
+	}
+}
+
+// TestEveryReasonHasAMeaning reads the reasons from the package that has them.
+func TestEveryReasonHasAMeaning(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "pkg", "announcer", "plan", "plan.go"), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if kind, ok := spec.Type.(*ast.Ident); !ok || kind.Name != "Reason" {
+			return true
+		}
+		text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found++
+		if meaning(plan.Reason(text)) == "" {
+			t.Errorf("%s has no meaning", text)
+		}
+		return true
+	})
+	if found < 20 {
+		t.Errorf("only %d reasons found", found)
+	}
+	if got := because("OfAnotherRelease"); got != "OfAnotherRelease" {
+		t.Errorf("an unknown reason is shown as %s", got)
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Error(diff)
+	}
+}
