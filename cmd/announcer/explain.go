@@ -190,12 +190,12 @@ func (a answer) print(w io.Writer) {
 
 func (e explanation) print(w io.Writer, node string) {
 	fmt.Fprintf(w, "%s, held by %s\n", e.Address, strings.Join(e.Services, ", "))
-	if e.Owner != "" {
-		line(w, "announced by", e.Owner)
-	} else {
+	if e.Owner == "" {
 		line(w, "announced by", "nobody: "+because(e.Reason))
+	} else {
+		line(w, "announced by", e.Owner)
+		line(w, "here, on "+node, e.here())
 	}
-	line(w, "here, on "+node, e.here())
 	line(w, "selected by", orNone(e.Advertisements, "no advertisement"))
 	for i, name := range e.Candidates {
 		line(w, title(i, "candidates"), fmt.Sprintf("%d. %s", i+1, name))

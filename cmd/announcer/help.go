@@ -2,10 +2,10 @@ package main
 
 const help = `announcer runs on every node that may receive the traffic for Services of type
 LoadBalancer. For each address in the status of such a Service, exactly one
-node answers ARP; when that node goes away, another one takes over within about
-a second. Which one it is follows from the address and the nodes that could
-announce it, so all announcers agree without asking anybody; they know by gossip
-who is alive.
+node answers ARP (for IPv6: NDP); when that node goes away, another one takes
+over within about a second. Which one it is follows from the address and the
+nodes that could announce it, so all announcers agree without asking anybody;
+they know by gossip who is alive.
 
 What it needs:
   - the Linux capability NET_RAW, and the network namespace of the host
@@ -24,8 +24,8 @@ What it never does:
   - write anything but Events
 
 While something is missing at the start it waits, answers /healthz, and says on
-/readyz what it waits for. SIGTERM hands all addresses over to other nodes, which
-takes at most two seconds; a second signal ends it at once.
+/readyz what it waits for. SIGTERM hands all addresses over to other nodes,
+which takes at most two seconds; a second signal ends it at once.
 
 On port 7957: /healthz (is the loop alive), /readyz (does it take part, else why
 not), /metrics (announcer_*). On 127.0.0.1:7958: /debug/plan (all decisions and

@@ -1,5 +1,5 @@
 // Command announcer makes the network send the traffic for addresses of
-// Services to this node: of all nodes exactly one answers ARP for each address.
+// Services to this node: of all nodes, exactly one answers ARP or NDP for each address.
 package main
 
 import (

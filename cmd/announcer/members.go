@@ -22,11 +22,23 @@ type memberList struct {
 }
 
 type memberOutput struct {
-	Name  string   `json:"name"`
-	State string   `json:"state"` // active, passive or draining
-	Rules int      `json:"rules"`
-	Links []string `json:"links"`
-	Owns  int      `json:"owns"` // addresses
+	Name  string       `json:"name"`
+	State string       `json:"state"` // active, passive or draining
+	Owns  int          `json:"owns"`  // addresses
+	Rules int          `json:"rules"`
+	Links []linkOutput `json:"links"`
+}
+
+type linkOutput struct {
+	Name string `json:"name"`
+	Up   bool   `json:"up"`
+}
+
+func (l linkOutput) String() string {
+	if l.Up {
+		return l.Name
+	}
+	return l.Name + " (down)"
 }
 
 func newMembersCommand() *cobra.Command {
@@ -82,14 +94,10 @@ func stateOf(m plan.Member) string {
 	}
 }
 
-func describeLinks(links []plan.Link) []string {
-	out := []string{}
+func describeLinks(links []plan.Link) []linkOutput {
+	out := []linkOutput{}
 	for _, l := range links {
-		text := l.Name
-		if !l.Up {
-			text += " (down)"
-		}
-		out = append(out, text)
+		out = append(out, linkOutput{l.Name, l.Up})
 	}
 	return out
 }
@@ -102,7 +110,8 @@ func (l memberList) print(w io.Writer) error {
 		if name == l.Node {
 			name += " *"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", name, m.State, m.Owns, m.Rules, strings.Join(m.Links, ", "))
+		links := strings.Trim(fmt.Sprint(m.Links), "[]")
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", name, m.State, m.Owns, m.Rules, links)
 	}
 	for _, name := range l.Missing {
 		fmt.Fprintf(t, "%s\tno announcer\n", name)

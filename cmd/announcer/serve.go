@@ -40,7 +40,6 @@ func (b bell) carry(ctx context.Context, kick func()) error {
 
 // serve announces until ctx ends, and leaves without loss.
 func serve(ctx context.Context, o options, log *slog.Logger) error {
-	bridge(log)
 	api, err := newClient(o.kubeconfig)
 	if err != nil {
 		return err
@@ -70,6 +69,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 		Observe:  func(p announcer.Pass) { page.Observe(status.Pass(p)) },
 		Log:      log,
 	})
+	bridge(log)
 	log.Info("starting", "node", o.node, "version", version())
 	return together(ctx, loop, gossip,
 		links.Run, world.Run, gossip.Run, events.Run,

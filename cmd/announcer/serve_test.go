@@ -11,9 +11,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,8 +23,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// asAnnouncer makes the test binary be the announcer, so that tests can start
+// one, send it signals and see how it ends.
+const asAnnouncer = "CCM_TEST_AS_ANNOUNCER"
+
 func TestMain(m *testing.M) {
 	os.Unsetenv("NODE_NAME") // of the machine that runs the tests
+	if os.Getenv(asAnnouncer) != "" {
+		main()
+		return
+	}
 	os.Exit(m.Run())
 }
 
@@ -112,8 +122,8 @@ func write(w io.Writer, v any) {
 // running is an announcer at work.
 type running struct {
 	public, debug string
-	stop          context.CancelFunc
-	done          chan error
+	process       *os.Process
+	ended         chan error // what became of the process, for everybody who asks
 	log           *lockedBuffer
 }
 
@@ -134,7 +144,7 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// start runs the announcer of n1 until the test ends.
+// start runs the announcer of n1, as a process, until the test ends.
 func start(t *testing.T, api string, args ...string) *running {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -142,30 +152,51 @@ func start(t *testing.T, api string, args ...string) *running {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	metrics := port(t)
-	r := &running{public: "127.0.0.1:" + metrics, debug: "127.0.0.1:" + port(t), done: make(chan error, 1), log: &lockedBuffer{}}
-	args = append([]string{
+	r := &running{public: "127.0.0.1:" + metrics, debug: "127.0.0.1:" + port(t), ended: make(chan error, 1), log: &lockedBuffer{}}
+	cmd := exec.Command(self, append([]string{
 		"--node-name", "n1", "--kubeconfig", kubeconfig(t, api), "--cloud-config", file,
 		"--bind-address", "127.0.0.1", "--metrics-port", metrics, "--debug-address", r.debug,
-	}, args...)
-	ctx, stop := context.WithCancel(context.Background())
-	r.stop = stop
-	go func() { r.done <- run(ctx, args, r.log, r.log) }()
+	}, args...)...)
+	cmd.Env = append(os.Environ(), asAnnouncer+"=1")
+	cmd.Stdout, cmd.Stderr = r.log, r.log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.process = cmd.Process
+	go func() { r.ended <- cmd.Wait() }()
 	t.Cleanup(func() {
-		stop()
-		select {
-		case err := <-r.done:
-			if err != nil {
-				t.Errorf("ended with %v", err)
-			}
-		case <-time.After(time.Minute):
-			t.Error("does not end")
-		}
+		_ = r.process.Kill() // unless it has ended
+		<-r.ended
 		if t.Failed() {
 			t.Log(r.log)
 		}
 	})
 	return r
+}
+
+// ends waits for the end of the process.
+func (r *running) ends(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-r.ended:
+		r.ended <- err
+		return err
+	case <-time.After(time.Minute):
+		t.Fatal("does not end")
+		return nil
+	}
+}
+
+func (r *running) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := r.process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // port returns one that was free a moment ago.
@@ -247,17 +278,26 @@ func TestStartWithoutAPIServerWaits(t *testing.T) {
 	r := start(t, "http://127.0.0.1:"+port(t))
 	r.says(t, "/readyz", "NotSynced: waiting for EndpointSlices, Nodes, Service default/kubernetes, Services")
 	r.says(t, "/healthz", "200 OK ok")
-	began := time.Now()
-	r.stop()
-	err := <-r.done
-	r.done <- err // for the end of the test
-	if took := time.Since(began); err != nil || took > 10*time.Second {
-		t.Errorf("ended with %v after %s", err, took)
+	r.signal(t, syscall.SIGTERM)
+	if err := r.ends(t); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+func TestTermEndsWithoutError(t *testing.T) {
+	r := start(t, newFakeAPI(t).URL, "--insecure-membership")
+	r.says(t, "/readyz", "200 OK ok")
+	r.signal(t, syscall.SIGTERM)
+	if err := r.ends(t); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	if log := r.log.String(); !strings.Contains(log, "msg=leaving") || !strings.Contains(log, "msg=left") {
+		t.Errorf("has not left:\n%s", log)
 	}
 }
 
 func TestB169NodeNameIsRequired(t *testing.T) {
-	for _, args := range [][]string{nil, {"--node-name", ""}} {
+	for _, args := range [][]string{{}, {"--node-name", ""}} {
 		err := run(context.Background(), args, io.Discard, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), "set NODE_NAME from spec.nodeName, or --node-name") {
 			t.Errorf("%v: %v", args, err)
@@ -266,15 +306,25 @@ func TestB169NodeNameIsRequired(t *testing.T) {
 }
 
 func TestWrongFlagsAreRefused(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	_, taken, err := net.SplitHostPort(busy.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := []string{"--node-name", "n1", "--kubeconfig", kubeconfig(t, "http://127.0.0.1:1"), "--bind-address", "127.0.0.1"}
 	tests := map[string][]string{
-		"--debug-address: address nowhere: missing port":         {"--node-name", "n1", "--debug-address", "nowhere"},
-		`--log-format is text or json, not "xml"`:                {"--node-name", "n1", "--log-format", "xml"},
-		"unknown flag: --nodename; see announcer --help":         {"--nodename", "n1"},
-		`invalid argument "loud" for "--log-level" flag`:         {"--log-level", "loud"},
-		`unknown command "explode" for "announcer"`:              {"explode"},
-		"find the API server: ":                                  {"--node-name", "n1", "--kubeconfig", "/nonexistent"},
-		"health and metrics: listen tcp: lookup nowhere.invalid": {"--node-name", "n1", "--kubeconfig", kubeconfig(t, "http://127.0.0.1:1"), "--bind-address", "nowhere.invalid"},
-		"debug pages: listen tcp: lookup nowhere.invalid":        {"--node-name", "n1", "--kubeconfig", kubeconfig(t, "http://127.0.0.1:1"), "--metrics-port", port(t), "--debug-address", "nowhere.invalid:1"},
+		"--debug-address: address nowhere: missing port":    {"--node-name", "n1", "--debug-address", "nowhere"},
+		`--log-format is text or json, not "xml"`:           {"--node-name", "n1", "--log-format", "xml"},
+		"unknown flag: --nodename; see announcer --help":    {"--nodename", "n1"},
+		`invalid argument "loud" for "--log-level" flag`:    {"--log-level", "loud"},
+		`unknown command "explode" for "announcer"`:         {"explode"},
+		"find the API server: ":                             {"--node-name", "n1", "--kubeconfig", "/nonexistent"},
+		"health and metrics: listen tcp 127.0.0.1:" + taken: append(node, "--metrics-port", taken),
+		"debug pages: listen tcp 127.0.0.1:" + taken:        append(node, "--metrics-port", port(t), "--debug-address", busy.Addr().String()),
 	}
 	for want, args := range tests {
 		err := run(context.Background(), args, io.Discard, io.Discard)

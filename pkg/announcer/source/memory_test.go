@@ -18,7 +18,7 @@ func bigService(i int) *corev1.Service {
 	o := balancer(fmt.Sprint("namespace-", i%100), fmt.Sprint("service-", i), fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255))
 	o.Labels = map[string]string{"app.kubernetes.io/name": o.Name, "app.kubernetes.io/instance": o.Namespace, "helm.sh/chart": "chart-1.2.3"}
 	o.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: strings.Repeat("x", 1500)}
-	o.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: []byte(strings.Repeat("f", 2000))}}}
+	o.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(strings.Repeat("f", 2000))}}
 	return o
 }
 
@@ -27,7 +27,7 @@ func bigSlice(i, endpoints, nodes int) *discoveryv1.EndpointSlice {
 	for e := range endpoints {
 		o.Endpoints = append(o.Endpoints, endpoint(fmt.Sprint("node-", (i*7+e*13)%nodes), isReady))
 	}
-	o.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: []byte(strings.Repeat("f", 1500))}}}
+	o.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(strings.Repeat("f", 1500))}}
 	return o
 }
 
