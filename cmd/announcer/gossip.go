@@ -35,7 +35,10 @@ const (
 	gather = 300 * time.Millisecond
 )
 
-var errGathering = errors.New("the other announcers to answer")
+var (
+	errStarting  = errors.New("the gossip to start")
+	errGathering = errors.New("the other announcers to answer")
+)
 
 // gossipOptions is what a gossip needs. All fields are required.
 type gossipOptions struct {
@@ -61,16 +64,20 @@ type gossip struct {
 }
 
 func newGossip(o gossipOptions) *gossip {
-	return &gossip{o: o, waiting: errors.New("the gossip to start")}
+	return &gossip{o: o, waiting: errStarting}
 }
 
 // Run gossips until ctx ends. It does not leave.
 func (g *gossip) Run(ctx context.Context) error {
 	retry := joinRetryFirst
 	for {
-		members, err := g.start(ctx)
+		o, err := g.remembered()
 		if err == nil {
-			return members.Run(ctx)
+			var members *membership.Members
+			if members, err = g.start(ctx, o); err == nil {
+				return members.Run(ctx)
+			}
+			retry = min(2*retry, joinRetryLast)
 		}
 		g.set(nil, err)
 		select {
@@ -78,13 +85,13 @@ func (g *gossip) Run(ctx context.Context) error {
 			return nil
 		case <-time.After(retry):
 		}
-		retry = min(2*retry, joinRetryLast)
 	}
 }
 
-func (g *gossip) start(ctx context.Context) (*membership.Members, error) {
-	o, err := g.options(ctx)
-	if err != nil {
+// start asks the API server for the rest of what has to be known, and opens
+// the gossip.
+func (g *gossip) start(ctx context.Context, o membership.Options) (*membership.Members, error) {
+	if err := g.ask(ctx, &o); err != nil {
 		return nil, err
 	}
 	members, err := membership.New(o)
@@ -106,36 +113,42 @@ func (g *gossip) set(members *membership.Members, waiting error) {
 	g.members, g.waiting = members, waiting
 }
 
-// options collects what the membership has to know. An error says what is
-// waited for. The API server is asked last, when it can be of use.
-func (g *gossip) options(ctx context.Context) (membership.Options, error) {
+// remembered returns what the world knows for the membership. An error says
+// what is waited for.
+func (g *gossip) remembered() (membership.Options, error) {
 	c, err := g.o.world.Config()
 	if err != nil {
-		return membership.Options{}, err
+		return membership.Options{}, errStarting // the world says itself what it waits for
 	}
-	o := membership.Options{
+	address, err := g.o.world.GossipAddress()
+	if err != nil {
+		return membership.Options{}, fmt.Errorf("an address for the gossip: %w", err)
+	}
+	return membership.Options{
 		Name:      g.o.node,
+		Address:   address,
 		Port:      c.Membership.Port,
 		Detection: c.Membership.Detection,
 		Peers:     g.o.world.Peers,
 		Kick:      g.o.kick,
 		Log:       g.o.log,
-	}
-	if o.Address, err = g.o.world.GossipAddress(); err != nil {
-		return o, fmt.Errorf("an address for the gossip: %w", err)
-	}
+	}, nil
+}
+
+// ask adds what only the API server knows.
+func (g *gossip) ask(ctx context.Context, o *membership.Options) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	if o.Label, err = g.cluster(ctx); err != nil {
-		return o, fmt.Errorf("the identity of the cluster: %w", err)
+		return fmt.Errorf("the identity of the cluster: %w", err)
 	}
 	if g.o.insecure {
-		return o, nil
+		return nil
 	}
 	if o.Key, err = g.key(ctx); err != nil {
-		return o, fmt.Errorf("the gossip key: %w", err)
+		return fmt.Errorf("the gossip key: %w", err)
 	}
-	return o, nil
+	return nil
 }
 
 // cluster returns what keeps the gossip of two clusters in one network apart.

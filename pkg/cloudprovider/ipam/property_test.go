@@ -38,7 +38,7 @@ func TestRandomLives(t *testing.T) {
 			for range steps {
 				l.step()
 				if t.Failed() {
-					t.Log("the end of this life:\n" + strings.Join(l.story[max(0, len(l.story)-25):], "\n"))
+					t.Log("the end of this life:\n" + strings.Join(l.story[max(0, len(l.story)-20):], "\n"))
 					return
 				}
 			}

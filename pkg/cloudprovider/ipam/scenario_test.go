@@ -71,6 +71,30 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
+// TestScenariosShowEveryReason keeps the scenarios complete.
+func TestScenariosShowEveryReason(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	for _, reason := range reasons {
+		if !strings.Contains(all.String(), "["+string(reason)) {
+			t.Errorf("no scenario shows %s", reason)
+		}
+	}
+}
+
+var reasons = []Reason{Allocated, AddressOutsidePools, PartialFamilies, NoPool, PoolExhausted, AddressNotInPool, AddressInUse,
+	NamespaceNotAllowed, SharingRefused, FamilyUnavailable, InvalidRequest, QuotaExceeded, ForeignAddress, NodeAddress}
+
 // play runs the steps of a scenario and returns it with what they change.
 func play(t *testing.T, archive *txtar.Archive, scenario string) string {
 	s := &stage{world: newWorld(t), files: map[string]string{}, shown: map[Key]string{}}
@@ -212,8 +236,7 @@ func (s *stage) show() string {
 		fmt.Fprintf(&out, "%s %s %s\n", h.Address, pool, strings.Trim(fmt.Sprint(h.Services), "[]"))
 	}
 	waiting := s.a.Waiting()
-	for _, reason := range []Reason{PartialFamilies, NoPool, PoolExhausted, AddressNotInPool, AddressInUse,
-		NamespaceNotAllowed, SharingRefused, FamilyUnavailable, InvalidRequest, QuotaExceeded, ForeignAddress, NodeAddress} {
+	for _, reason := range reasons {
 		if n := waiting[reason]; n > 0 {
 			fmt.Fprintf(&out, "waiting: %d %s\n", n, reason)
 		}

@@ -12,8 +12,6 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
-const debug = false
-
 // epoch is when every world begins.
 var epoch = time.Date(2026, time.March, 1, 8, 0, 0, 0, time.UTC)
 
@@ -128,11 +126,7 @@ func (w *world) request(key Key) Request {
 func (w *world) pass(key Key) {
 	for range 3 {
 		o := w.objects[key]
-		r := w.request(key)
-		o.answer = w.a.Decide(r, w.now)
-		if debug {
-			w.t.Logf("DECIDE %s held %v -> %v %s %s", key, r.Held, o.answer.Addresses, o.answer.Reason, o.answer.Message)
-		}
+		o.answer = w.a.Decide(w.request(key), w.now)
 		if w.broken || !w.write(o) {
 			return
 		}

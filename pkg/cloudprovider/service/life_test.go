@@ -142,12 +142,14 @@ func TestB045NodePortsDoNotMatter(t *testing.T) {
 func TestB079NothingIsDecidedWithoutConfigurationAndNodeAddressesAreRefused(t *testing.T) {
 	node := &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1"},
-		Status:     v1.NodeStatus{Addresses: []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: "192.0.2.10"}}},
+		Status: v1.NodeStatus{Addresses: []v1.NodeAddress{
+			{Type: v1.NodeInternalIP, Address: "192.0.2.10"}, {Type: v1.NodeExternalIP, Address: "203.0.113.7"}}},
 	}
 	api := newAPIServer(node)
 	l := lead(t, api, "")
 	api.create(lb("pending"))
 	api.create(lb("by-hand", showing("192.0.2.10")))
+	api.create(lb("outside-pools", showing("203.0.113.7")))
 	time.Sleep(200 * time.Millisecond)
 	if n := api.patched(); n != 0 {
 		t.Fatalf("%d writes without a configuration", n)
@@ -156,13 +158,13 @@ func TestB079NothingIsDecidedWithoutConfigurationAndNodeAddressesAreRefused(t *t
 	if got := api.awaitAddress(t, "web/pending"); got != "192.0.2.11" {
 		t.Errorf("got %s; want .11, as .10 is the node's", got)
 	}
-	api.awaitReason(t, "web/by-hand", "NodeAddress")
-	svc, _ := api.get("web/by-hand")
-	if c := allocated(svc); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "n1") {
-		t.Errorf("condition is %s, %q", c.Status, c.Message)
-	}
-	if got := len(l.events.with("Warning NodeAddress web/by-hand")); got != 1 {
-		t.Errorf("%d events", got)
+	for _, key := range []string{"web/by-hand", "web/outside-pools"} {
+		api.awaitReason(t, key, "NodeAddress")
+		svc, _ := api.get(key)
+		if c := allocated(svc); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "n1") {
+			t.Errorf("%s: condition is %s, %q", key, c.Status, c.Message)
+		}
+		eventually(t, key+": it is told", func() bool { return len(l.events.with("Warning NodeAddress "+key)) == 1 })
 	}
 }
 
