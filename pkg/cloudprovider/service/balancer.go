@@ -51,6 +51,7 @@ type Balancer struct {
 	mu       sync.Mutex
 	alloc    *ipam.Allocator
 	services config.Services
+	nodes    map[netip.Addr]string  // whose address it is
 	uids     map[ipam.Key]types.UID // of each Service that the allocator may know
 	restored bool
 }
@@ -66,7 +67,7 @@ func NewBalancer(labels func(namespace string) map[string]string) *Balancer {
 func (b *Balancer) Configure(c config.Config, cluster ipam.Cluster) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.services = c.Services
+	b.services, b.nodes = c.Services, cluster.NodeAddresses
 	b.alloc.Configure(c.Pools, cluster)
 }
 
@@ -124,11 +125,25 @@ func (b *Balancer) Decide(svc *v1.Service, now time.Time) (Answer, error) {
 	}
 	r := b.request(svc)
 	duplicate := b.duplicate(r)
-	answer := Answer{Decision: b.alloc.Decide(r, now)}
+	answer := Answer{Decision: b.node(b.alloc.Decide(r, now))}
 	if duplicate.is(answer.Decision) {
 		answer.Duplicate = duplicate.String()
 	}
 	return answer, nil
+}
+
+// node says of a foreign address that it is a Node's: that is the graver fault.
+func (b *Balancer) node(d ipam.Decision) ipam.Decision {
+	if d.Reason != ipam.ForeignAddress {
+		return d
+	}
+	for _, a := range d.Addresses {
+		if name, taken := b.nodes[a]; taken {
+			d.Reason, d.Message = ipam.NodeAddress, fmt.Sprintf("%s is an address of Node %s", a, name)
+			break
+		}
+	}
+	return d
 }
 
 // foreignHost returns a host name in the status that another load balancer
