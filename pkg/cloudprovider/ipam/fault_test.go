@@ -28,7 +28,7 @@ func TestB010GrownOrSplitPoolMovesNobody(t *testing.T) {
 				before, writes := w.statuses(), w.writes
 				w.configure(document(t, pool("198.51.100.117-198.51.100.127")))
 				w.restart(w.order)
-				w.configure(document(t, pool(without2(before))))
+				w.configure(document(t, pool(withHole(before))))
 				w.restart(w.order)
 				if after := w.statuses(); !reflect.DeepEqual(before, after) || w.writes != writes {
 					t.Errorf("%v became %v with %d writes", before, after, w.writes-writes)
@@ -38,9 +38,9 @@ func TestB010GrownOrSplitPoolMovesNobody(t *testing.T) {
 	}
 }
 
-// without2 is what is left of 198.51.100.117 to .127 when an unused address is
+// withHole is what is left of 198.51.100.117 to .127 when an unused address is
 // cut out of the middle.
-func without2(held map[Key][]netip.Addr) string {
+func withHole(held map[Key][]netip.Addr) string {
 	for addr := netip.MustParseAddr("198.51.100.121"); ; addr = addr.Next() {
 		used := false
 		for _, list := range held {
