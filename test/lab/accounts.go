@@ -37,7 +37,7 @@ const adminUser = "lab-admin"
 func (l *Lab) accounts() []account {
 	all := []account{
 		{adminUser, "system:masters", "admin"},
-		{"system:kube-controller-manager", "", "controller-manager"},
+		{"system:kube-controller-manager", "system:masters", "controller-manager"},
 		{"system:kube-proxy", "", "proxy"},
 	}
 	for _, node := range l.Nodes() {

@@ -90,7 +90,6 @@ func (l *Lab) startControllers(ctx context.Context) error {
 	}
 	p, err := l.startOwn(ControlPlane, "kube-controller-manager", l.state.Binaries["kube-controller-manager"],
 		"--kubeconfig", l.pki("controller-manager.kubeconfig"),
-		"--use-service-account-credentials",
 		"--controllers", controllers,
 		"--leader-elect=false",
 		"--service-account-private-key-file", l.pki(accountKey),
