@@ -37,6 +37,8 @@ const adminUser = "lab-admin"
 func (l *Lab) accounts() []account {
 	all := []account{
 		{adminUser, "system:masters", "admin"},
+		// All controllers in one account with all rights: one account for each
+		// would cost seconds of every start.
 		{"system:kube-controller-manager", "system:masters", "controller-manager"},
 		{"system:kube-proxy", "", "proxy"},
 	}
