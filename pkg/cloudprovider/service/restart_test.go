@@ -93,9 +93,7 @@ func TestTwoHundredServicesGetDifferentAddressesByOnePatchEach(t *testing.T) {
 			t.Errorf("%s: %d patches, want 1", key, n)
 		}
 	}
-	if got := len(l.events.with("Normal Allocated web/s-")); got != 200 {
-		t.Errorf("%d events, want one for each service", got)
-	}
+	eventually(t, "one event for each service", func() bool { return len(l.events.with("Normal Allocated web/s-")) == 200 })
 }
 
 func TestFrozenLeaderCannotOverwriteItsSuccessor(t *testing.T) {
