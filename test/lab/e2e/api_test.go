@@ -15,9 +15,8 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
 )
 
-// behindProxy ends both CCMs, and starts one again, when the test is over, that
-// does not go through a proxy. It returns the proxy, and a kubeconfig for an
-// account through it.
+// behindProxy puts a proxy in front of the API server until the test is over,
+// and returns it with a kubeconfig for an account that goes through it.
 func behindProxy(t *testing.T, account string) (*apiproxy.Proxy, string) {
 	t.Helper()
 	proxy, err := cluster.APIProxy()
