@@ -183,15 +183,20 @@ func look(t *testing.T, a netip.Addr) *observe.Observation {
 	return w.Of(a)
 }
 
-// owner returns the host whose MAC answers, and fails the test if more than
-// one did in the last second.
+// owner returns the host whose MAC answers. After a change it waits until one
+// alone has answered for a second.
 func owner(t *testing.T, o *observe.Observation) string {
 	t.Helper()
-	macs := o.MACs(time.Now().Add(-time.Second), time.Now())
-	if len(macs) != 1 {
-		t.Fatalf("%v answered in the last second, want exactly one\n%s", macs, o)
-	}
-	return cluster.HostOf(macs[0])
+	var who string
+	eventuallyWithin(t, healBound, "one MAC alone to answer", func(context.Context) error {
+		macs := o.MACs(time.Now().Add(-time.Second), time.Now())
+		if len(macs) != 1 {
+			return fmt.Errorf("%v answered in the last second\n%s", macs, o)
+		}
+		who = cluster.HostOf(macs[0])
+		return nil
+	})
+	return who
 }
 
 // silent fails the test if the address was answered since a time.

@@ -26,7 +26,7 @@ func TestRightsAreExactlyThoseThatAreUsed(t *testing.T) {
 	must(t, err)
 	for _, account := range []string{product.CCM, product.Announcer} {
 		mine := log.User(product.Namespace + "/" + account)
-		if refused := mine.Forbidden(); len(refused) > 0 {
+		if refused := mine.Forbidden().Where(neverGranted(mine)); len(refused) > 0 {
 			t.Errorf("%s was refused:\n%s", account, refused)
 		}
 		for _, right := range rights(t, account) {
@@ -35,6 +35,21 @@ func TestRightsAreExactlyThoseThatAreUsed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// neverGranted picks the requests whose like never succeeded. An API server
+// that has just started refuses some of what it grants a moment later.
+func neverGranted(log audit.Log) func(audit.Event) bool {
+	like := func(e audit.Event) string {
+		return strings.Join([]string{e.Verb, e.Group, e.Resource, e.Subresource, e.Namespace}, " ")
+	}
+	granted := map[string]bool{}
+	for _, e := range log {
+		if e.Code/100 == 2 {
+			granted[like(e)] = true
+		}
+	}
+	return func(e audit.Event) bool { return !granted[like(e)] }
 }
 
 // A right is one verb on one resource, as a rule of a role grants it.
@@ -56,7 +71,13 @@ func (r right) covers(e audit.Event) bool {
 		return false
 	}
 	named := len(r.names) == 0 || slices.Contains(r.names, e.Name)
-	return named && e.Group == r.group && object == r.resource && e.Verb == r.verb
+	return named && e.Group == r.group && object == r.resource && (e.Verb == r.verb || r.verb == "list" && lists(e))
+}
+
+// lists tells whether a watch begins with a list. API servers before 1.34 do
+// not offer that, and are asked for a list.
+func lists(e audit.Event) bool {
+	return e.Verb == "watch" && strings.Contains(e.URI, "sendInitialEvents=true")
 }
 
 // rights returns what the manifests grant to an account.
