@@ -33,8 +33,12 @@ func TestMetricsAreServed(t *testing.T) {
 			}
 			return fmt.Errorf("none has ccm_baremetal_config_stale 0")
 		})
-		if page, err := ccmMetrics(bounded(t), 0, "nobody's"); err == nil {
-			t.Errorf("a stranger was shown:\n%s", page)
+		known, err := cluster.Kubectl(bounded(t), "create", "token", "default")
+		must(t, err)
+		for who, token := range map[string]string{"a stranger": "nobody's", "who has no right to": strings.TrimSpace(known)} {
+			if page, err := ccmMetrics(bounded(t), 0, token); err == nil {
+				t.Errorf("%s was shown:\n%s", who, page)
+			}
 		}
 	})
 }
