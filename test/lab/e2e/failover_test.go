@@ -218,7 +218,7 @@ func TestB070APIServerDownChangesNothing(t *testing.T) {
 			_ = cluster.StartAPI(context.Background()) // it may run already
 		}
 	})
-	time.Sleep(time.Duration(times(40, 90)) * time.Second)
+	time.Sleep(time.Duration(times(60, 90)) * time.Second)
 	before := time.Now()
 	if lost := o.Unanswered(mark, before.Add(-200*time.Millisecond)); len(lost) > 0 {
 		t.Errorf("%d questions had no answer while the API server was down\n%s", len(lost), o)
