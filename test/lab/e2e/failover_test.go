@@ -252,6 +252,7 @@ func TestB070APIServerDownChangesNothing(t *testing.T) {
 	if now := owner(t, o); now != who {
 		t.Errorf("%s announces, was %s", now, who)
 	}
+	keepCCMs(t) // the leader has lost its Lease, and ended
 	whole(t)
 }
 

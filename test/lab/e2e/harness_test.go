@@ -23,7 +23,7 @@ const allocated = "ccm-baremetal.io/Allocated"
 
 // patience bounds every wait for what should take a second or two: machines
 // are shared and slow.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // askEvery is the interval at which observers ask for an address.
 const askEvery = 20 * time.Millisecond
