@@ -14,7 +14,7 @@ func TestMetricsAreServed(t *testing.T) {
 	t.Run("Announcer", func(t *testing.T) {
 		page, err := cluster.Get(bounded(t), names()[0], fmt.Sprintf("http://127.0.0.1:%d/metrics", product.HTTPPort))
 		must(t, err)
-		if !strings.Contains(page, "\nannouncer_passes_total ") {
+		if !strings.Contains(page, "\nannouncer_passes_total{") {
 			t.Errorf("no announcer_passes_total in:\n%s", page)
 		}
 	})
