@@ -344,7 +344,7 @@ func TestB041TypeChangedAwayAndBack(t *testing.T) {
 
 // 200 Services of which each is edited right after it was created.
 func TestB043EditsRightAfterCreationLoseNoAddress(t *testing.T) {
-	n := times(60, 200)
+	const n = 200
 	var all []*corev1.Service
 	for i := range n {
 		s := lab.LoadBalancer("b043", fmt.Sprintf("s%03d", i), "web")
