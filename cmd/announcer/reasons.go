@@ -48,6 +48,10 @@ func nodeMeaning(r plan.Reason) string {
 		return "its announcer has not learnt everything yet"
 	case plan.Draining:
 		return "its announcer is leaving"
+	case plan.NodeNotReady:
+		return "its Node has been NotReady for a minute"
+	case plan.DataPathDown:
+		return "its kube-proxy says that it forwards nothing"
 	case plan.NodeMissing:
 		return "there is no such Node"
 	case plan.NodeDeleting:

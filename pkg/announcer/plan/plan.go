@@ -15,6 +15,7 @@ import (
 // it afterwards.
 type Snapshot struct {
 	Node     string // the Node that this announcer runs on
+	Self     Standing
 	Config   config.Config
 	Services []Service
 	Nodes    []Node
@@ -65,6 +66,7 @@ type Node struct {
 	Taints             []string // keys
 	Deleting           bool
 	NetworkUnavailable bool
+	Ready              bool // condition Ready is True
 }
 
 // Member is a live announcer and what it says of itself. What depends on a
@@ -75,10 +77,22 @@ type Member struct {
 	Rules    int // number of the newest election rules that it knows
 	Passive  bool
 	Draining bool
+	Standing
 
 	// Links are the member's links, nil if it has not told them yet: then it
 	// is taken to have a suitable one.
 	Links []Link
+}
+
+// Standing is how fit a node takes itself to be. It depends on timers, on the
+// node's own view and on its past, so only the node itself can know, and tells
+// the others.
+type Standing struct {
+	Settling bool // it came back a short while ago, others are preferred
+	Stale    bool // it has no API server while most others have one
+
+	// Unfit is why it cannot serve: NodeNotReady or DataPathDown; empty if it can.
+	Unfit Reason
 }
 
 // Link is a link that may carry an announcement: an Ethernet link with an
@@ -87,7 +101,7 @@ type Link struct {
 	Name     string
 	Index    int
 	MAC      string // as net.HardwareAddr prints it
-	Up       bool   // administratively up and with a carrier
+	Up       bool   // administratively up and with a carrier, for 5 s if it had lost that
 	Prefixes []netip.Prefix
 	NodeIP   bool // holds the Node's first InternalIP
 	Default  bool // has a default route
@@ -183,6 +197,8 @@ const (
 	NoAnnouncer        Reason = "NoAnnouncer"        // no live announcer on it
 	Passive            Reason = "Passive"            // its announcer has not synced yet
 	Draining           Reason = "Draining"           // its announcer is leaving, and there is another candidate
+	NodeNotReady       Reason = "NodeNotReady"       // its Node has been NotReady for a minute
+	DataPathDown       Reason = "DataPathDown"       // its kube-proxy says that it forwards nothing
 	NodeMissing        Reason = "NodeMissing"        // there is no such Node object
 	NodeDeleting       Reason = "NodeDeleting"       // its Node object is being deleted
 	NetworkUnavailable Reason = "NetworkUnavailable" // the Node says so
@@ -212,6 +228,12 @@ type Announcement struct {
 	// that detects conflicts asks the wire for it first. False on a take-over
 	// or hand-over, where the one who answers is the old owner.
 	First bool
+
+	// Ask: this node sees too few of the announcers to know that the old owner
+	// is dead. A speaker that does not answer yet asks the wire three times
+	// within 100 ms and leaves the address where somebody else answers; it asks
+	// again from time to time as long as Ask is set.
+	Ask bool
 
 	// Peers are the MACs of the members' links, departed ones included, each
 	// with its Node. An answer from one of them around a change of owner is no conflict.

@@ -36,8 +36,11 @@ func convertNode(o *corev1.Node) (node, bool) {
 		}
 	}
 	for _, c := range o.Status.Conditions {
-		if c.Type == corev1.NodeNetworkUnavailable && c.Status == corev1.ConditionTrue {
-			n.NetworkUnavailable = true
+		switch isTrue := c.Status == corev1.ConditionTrue; c.Type {
+		case corev1.NodeNetworkUnavailable:
+			n.NetworkUnavailable = isTrue
+		case corev1.NodeReady:
+			n.Ready = isTrue
 		}
 	}
 	return n, true

@@ -32,7 +32,7 @@ func TestConvertNode(t *testing.T) {
 		corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: "n1.example.org"},
 		corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "not an address"})
 	o.Status.Conditions = []corev1.NodeCondition{
-		{Type: corev1.NodeReady, Status: corev1.ConditionFalse},
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
 		{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue},
 	}
 	want := node{
@@ -43,6 +43,7 @@ func TestConvertNode(t *testing.T) {
 			Taints:             []string{"a", "z"},
 			Deleting:           true,
 			NetworkUnavailable: true,
+			Ready:              true,
 		},
 		internal: addrs("192.0.2.11", "2001:db8::11"),
 	}

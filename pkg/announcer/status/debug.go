@@ -42,6 +42,7 @@ type Verdict struct {
 // World is a snapshot without its configuration.
 type World struct {
 	Node     string
+	Self     plan.Standing
 	Services []plan.Service
 	Nodes    []plan.Node
 	Members  []plan.Member
@@ -60,7 +61,7 @@ func (p Plan) Snapshot() (plan.Snapshot, error) {
 	}
 	w := p.World
 	return plan.Snapshot{
-		Node: w.Node, Config: c, Services: w.Services, Nodes: w.Nodes, Members: w.Members,
+		Node: w.Node, Self: w.Self, Config: c, Services: w.Services, Nodes: w.Nodes, Members: w.Members,
 		Departed: w.Departed, Links: w.Links, Reserved: w.Reserved, Returns: w.Returns,
 	}, nil
 }
@@ -73,7 +74,7 @@ func (s *Status) Plan() Plan {
 		Time:     last.Started,
 		Document: s.o.Document(),
 		World: World{
-			Node: s.o.Node, Services: from.Services, Nodes: from.Nodes, Members: from.Members,
+			Node: s.o.Node, Self: from.Self, Services: from.Services, Nodes: from.Nodes, Members: from.Members,
 			Departed: from.Departed, Links: from.Links, Reserved: from.Reserved, Returns: from.Returns,
 		},
 		LeftOut: s.o.LeftOut(),
