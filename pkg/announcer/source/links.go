@@ -31,12 +31,15 @@ const (
 
 // Links follows this node's links, their addresses and routes. It does not
 // poll: the kernel tells when something has changed, and then everything is
-// read anew, so that no message can be missed or misread.
+// read anew, so that no message can be missed or misread. A link that has lost
+// its carrier is down at once, and up again when it has had it for 5 s.
 type Links struct {
 	kick      func()
 	log       *slog.Logger
 	subscribe func() (receiver, error)
 	read      func() (*linkTable, error)
+	carriers  carriers // Run's own
+	drops     drops
 
 	mu    sync.Mutex
 	table *linkTable // replaced, never changed
@@ -52,7 +55,7 @@ type receiver interface {
 // NewLinks returns the links of the network namespace that Run runs in. kick
 // is called after each change and must not block.
 func NewLinks(kick func(), log *slog.Logger) *Links {
-	return &Links{kick: kick, log: log, subscribe: subscribeLinks, read: readLinks}
+	return &Links{kick: kick, log: log, subscribe: subscribeLinks, read: readLinks, carriers: carriers{}}
 }
 
 // current returns the newest reading, or an error before the first one.
@@ -107,13 +110,12 @@ func (l *Links) follow(ctx context.Context) error {
 		}
 	}()
 	news, broken := make(chan struct{}, 1), make(chan error, 1)
-	go receive(socket, news, broken)
+	go l.receive(socket, news, broken)
 	for {
-		table, err := l.read()
+		due, err := l.look()
 		if err != nil {
-			return fmt.Errorf("read links: %w", err)
+			return err
 		}
-		l.set(table)
 		next := time.Now().Add(linkInterval)
 		select {
 		case <-ctx.Done():
@@ -121,6 +123,7 @@ func (l *Links) follow(ctx context.Context) error {
 		case err := <-broken:
 			return fmt.Errorf("receive link events: %w", err)
 		case <-news:
+		case <-due:
 		}
 		select {
 		case <-ctx.Done():
@@ -134,14 +137,31 @@ func (l *Links) follow(ctx context.Context) error {
 	}
 }
 
+// look reads the links, and returns a channel that tells when to look again
+// although nothing happens, nil for never.
+func (l *Links) look() (<-chan time.Time, error) {
+	table, err := l.read()
+	if err != nil {
+		return nil, fmt.Errorf("read links: %w", err)
+	}
+	due := l.carriers.settle(table, l.drops.take(), time.Now())
+	l.set(table)
+	if due.IsZero() {
+		return nil, nil
+	}
+	return time.After(time.Until(due)), nil
+}
+
 // receive tells of messages until the socket fails or is closed. What is in
-// them does not matter.
-func receive(socket receiver, news chan<- struct{}, broken chan<- error) {
+// them does not matter, but that a link was down.
+func (l *Links) receive(socket receiver, news chan<- struct{}, broken chan<- error) {
 	for {
-		if _, _, err := socket.Receive(); err != nil {
+		messages, _, err := socket.Receive()
+		if err != nil {
 			broken <- err
 			return
 		}
+		l.drops.note(messages)
 		select {
 		case news <- struct{}{}:
 		default:

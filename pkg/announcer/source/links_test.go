@@ -29,6 +29,7 @@ func prefixes(texts ...string) []netip.Prefix {
 type fakeKernel struct {
 	mu       sync.Mutex
 	name     string // of the only link
+	down     bool
 	readErr  error
 	readings int
 	sockets  int
@@ -62,7 +63,7 @@ func (k *fakeKernel) read() (*linkTable, error) {
 	if k.readErr != nil {
 		return nil, k.readErr
 	}
-	return &linkTable{links: []link{{Link: plan.Link{Name: k.name}}}}, nil
+	return &linkTable{links: []link{{Link: plan.Link{Name: k.name, Index: 1, Up: !k.down}}}}, nil
 }
 
 func (k *fakeKernel) count(what *int) int {
@@ -77,6 +78,16 @@ func (k *fakeKernel) becomes(name string, message error) {
 	defer k.mu.Unlock()
 	k.name = name
 	k.socket.messages <- message
+}
+
+// carrier gives the link a carrier or takes it, and tells of it.
+func (k *fakeKernel) carrier(up bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.down == up {
+		k.down = !up
+		k.socket.messages <- nil
+	}
 }
 
 func (k *fakeKernel) fails(err error) {

@@ -157,11 +157,16 @@ func TestB108LinksFollowTheKernel(t *testing.T) {
 	k.must(netlink.RouteAdd(&netlink.Route{Gw: net.IPv4(192, 0, 2, 1), LinkIndex: k.link("eth0").Attrs().Index, Priority: 100}))
 	k.shows("eth0", "up 192.0.2.0/24 2001:db8::/64 default metric 0")
 
-	// The far end goes away and comes back.
+	// The far end goes away and comes back, which counts after a while.
 	k.must(netlink.LinkSetDown(k.link("far0")))
 	k.shows("eth0", "down 192.0.2.0/24 2001:db8::/64 default metric 0")
+	slowest, back := k.slowest, time.Now()
 	k.must(netlink.LinkSetUp(k.link("far0")))
 	k.shows("eth0", "up 192.0.2.0/24 2001:db8::/64 default metric 0")
+	if took := time.Since(back); took < linkReturn {
+		t.Errorf("the link counted again after %s, want %s", took, linkReturn)
+	}
+	k.slowest = slowest
 
 	// A link is renamed while it is up.
 	k.must(netlink.LinkSetName(k.link("eth0"), "lan0"))
