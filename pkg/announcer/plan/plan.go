@@ -28,6 +28,11 @@ type Snapshot struct {
 	// Links are this node's own links that may carry an announcement.
 	Links []Link
 
+	// Isolated: nothing authentic has come from any other member for half a
+	// second (longer where probes are rarer), though there are others. Members
+	// may be about to be taken for dead that only cannot be heard.
+	Isolated bool
+
 	// Reserved are addresses that are never announced whatever a status says,
 	// besides the Nodes' own: the API server's endpoints.
 	Reserved []netip.Addr
@@ -79,6 +84,10 @@ type Member struct {
 	Draining bool
 	Standing
 
+	// Config is the hash of the configuration that it acts on, empty if it has
+	// not told one. It decides nothing: people look for who differs.
+	Config string
+
 	// Links are the member's links, nil if it has not told them yet: then it
 	// is taken to have a suitable one.
 	Links []Link
@@ -90,6 +99,10 @@ type Member struct {
 type Standing struct {
 	Settling bool // it came back a short while ago, others are preferred
 	Stale    bool // it has no API server while most others have one
+
+	// NoAPI: it has no API server at the moment. By itself that decides nothing,
+	// but a node is stale only while most of the others have one.
+	NoAPI bool
 
 	// Unfit is why it cannot serve: NodeNotReady or DataPathDown; empty if it can.
 	Unfit Reason
