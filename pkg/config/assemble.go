@@ -17,7 +17,7 @@ func (d *decoder) assemble(doc documentDoc) Config {
 		ClusterName:  doc.clusterName,
 		Services:     doc.services,
 		Membership:   doc.membership,
-		ExcludeLabel: doc.excludeLabel,
+		ExcludeLabel: doc.excludeLabel, DataPathCheck: doc.dataPathCheck,
 	}
 	for i, name := range d.poolNames(doc.pools) {
 		pool := d.pool(doc.pools[i].value)

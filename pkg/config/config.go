@@ -25,6 +25,7 @@ type Config struct {
 	Advertisements []Advertisement // never empty: without any in the document, one that selects everything
 	Membership     Membership
 	ExcludeLabel   ExcludeLabel
+	DataPathCheck  DataPathCheck
 
 	// Hash identifies the document that this Config was read from: the first
 	// 12 hexadecimal digits of the SHA-256 of its bytes.
@@ -135,7 +136,31 @@ type Membership struct {
 	Port      int
 	Advertise string // CIDR that picks the gossip address of a multi-homed node; empty: the Node's first InternalIP
 	Detection Detection
+
+	// Settle is how long a node that comes back leaves addresses to others, the
+	// first time; each further departure within six hours makes it four times
+	// as long, up to an hour. Zero: not at all.
+	Settle time.Duration
+	Quorum Quorum
 }
+
+// Quorum says whether announcers in a minority may claim addresses.
+type Quorum string
+
+// The quorums. Changing a value is an API change.
+const (
+	QuorumOff      Quorum = "off"
+	QuorumMajority Quorum = "majority" // who sees no more than half of the announcers claims nothing new
+)
+
+// DataPathCheck says whether kube-proxy's own health counts as a sign of fitness.
+type DataPathCheck string
+
+// What may be done. Changing a value is an API change.
+const (
+	DataPathAuto DataPathCheck = "auto" // where it answers, it is believed
+	DataPathOff  DataPathCheck = "off"
+)
 
 // Detection names a set of failure detection times.
 type Detection string

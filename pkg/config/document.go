@@ -21,6 +21,7 @@ type documentDoc struct {
 	advertisements []placed[advertisementDoc]
 	membership     Membership
 	excludeLabel   ExcludeLabel
+	dataPathCheck  DataPathCheck
 }
 
 // poolDoc is a Pool without the fields that have to be worked out.
@@ -51,9 +52,10 @@ var documentShape = object(
 	"a mapping with apiVersion, kind and pools", "{apiVersion: "+APIVersion+", kind: "+Kind+", pools: [{addresses: [192.0.2.100-192.0.2.150]}]}",
 	func() documentDoc {
 		return documentDoc{
-			services:     defaultServices(),
-			membership:   defaultMembership(),
-			excludeLabel: HonourLabel,
+			services:      defaultServices(),
+			membership:    defaultMembership(),
+			excludeLabel:  HonourLabel,
+			dataPathCheck: DataPathAuto,
 		}
 	},
 	required(checked[documentDoc]("apiVersion", exactly(APIVersion),
@@ -78,7 +80,8 @@ var documentShape = object(
 		"Whether a Node with the label `node.kubernetes.io/exclude-from-external-load-balancers` announces nothing. kubeadm sets that label on control-plane nodes."),
 	later[documentDoc]("bgp", "it announces by layer 2 only"),
 	later[documentDoc]("nodes", "it takes no inventory"),
-	later[documentDoc]("dataPathCheck", "it does not ask kube-proxy for its health"),
+	field("dataPathCheck", oneOf(DataPathAuto, DataPathOff), func(d *documentDoc) *DataPathCheck { return &d.dataPathCheck },
+		"Whether a node whose kube-proxy says on port 10256 that it is unwell announces nothing. Where nothing answers there, nothing follows from it."),
 )
 
 func defaultServices() Services {
@@ -186,7 +189,7 @@ var layer2Shape = object(
 )
 
 func defaultMembership() Membership {
-	return Membership{Port: 7956, Detection: Fast}
+	return Membership{Port: 7956, Detection: Fast, Settle: 30 * time.Second, Quorum: QuorumOff}
 }
 
 var membershipShape = object(
@@ -197,9 +200,10 @@ var membershipShape = object(
 		"A CIDR that picks the gossip address of Nodes with several. Without it: the Node's first InternalIP."),
 	field("detection", oneOf(Rapid, Fast, LAN, WAN), func(m *Membership) *Detection { return &m.Detection },
 		"How soon a silent announcer is taken for dead. Machines that are live-migrated use `lan`."),
-	checked[Membership]("quorum", quorum(),
-		"Whether announcers in a minority stop claiming addresses: `off` is the only value of this release, and the default."),
-	later[Membership]("settle", "announcers that come back do not wait before they own addresses"),
+	field("settle", duration(0, 10*time.Minute, "30s"), func(m *Membership) *time.Duration { return &m.Settle },
+		"How long a node that comes back leaves addresses to others; each further unplanned departure within six hours makes it four times as long, an hour at most. `0s`: not at all."),
+	field("quorum", oneOf(QuorumOff, QuorumMajority), func(m *Membership) *Quorum { return &m.Quorum },
+		"With `majority`, announcers that see no more than half of the announcers claim no address that they do not announce already."),
 )
 
 var nameSyntax = map[string]any{"pattern": `^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`, "maxLength": validation.DNS1123SubdomainMaxLength}
@@ -293,17 +297,4 @@ func gossipNetwork() shape[string] {
 		}
 		return ""
 	}, map[string]any{"pattern": `^([0-9A-Fa-f.:]+/[0-9]+)?$`})
-}
-
-func quorum() shape[string] {
-	return text("off", "off", func(s string) string {
-		switch s {
-		case "off":
-			return ""
-		case "majority":
-			return "is not in this release yet: an announcer does not know whether it is in a minority; the only value is off"
-		default:
-			return "is unknown: the only value is off"
-		}
-	}, map[string]any{"const": "off"})
 }

@@ -82,10 +82,11 @@ func outcome(document []byte) string {
 func render(c config.Config) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("cluster %q, exclude label: %s", c.ClusterName, c.ExcludeLabel)
+	line("cluster %q, exclude label: %s, data path check: %s", c.ClusterName, c.ExcludeLabel, c.DataPathCheck)
 	line("services: class %s, unclassed too: %t, also understood: %v, mass change: %t",
 		c.Services.LoadBalancerClass, c.Services.HandleUnclassed, c.Services.Compatibility, c.Services.AllowMassChange)
-	line("membership: port %d, advertise %q, detection %s", c.Membership.Port, c.Membership.Advertise, c.Membership.Detection)
+	line("membership: port %d, advertise %q, detection %s, settle %s, quorum %s",
+		c.Membership.Port, c.Membership.Advertise, c.Membership.Detection, c.Membership.Settle, c.Membership.Quorum)
 	for _, p := range c.Pools {
 		line("pool %s: %s, priority %d, auto-assign %t, order %s, avoid buggy %t, on mismatch %s",
 			p.Name, p.State, p.Priority, p.AutoAssign, p.Order, p.AvoidBuggyIPs, p.OnMismatch)

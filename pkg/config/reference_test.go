@@ -181,7 +181,7 @@ any may match. Without a selector, and with an empty string, everything is selec
 const referenceTail = `
 ## Not in this release
 
-These keys are refused until the release that has what they are for: %s. ` + "`membership.quorum`" + ` has the one value ` + "`off`" + `.
+These keys are refused until the release that has what they are for: %s.
 
 ## A document with every key
 
