@@ -4,6 +4,7 @@
 package config
 
 import (
+	"strconv"
 	"time"
 
 	"go4.org/netipx"
@@ -181,6 +182,20 @@ const (
 	HonourLabel ExcludeLabel = "honour"
 	IgnoreLabel ExcludeLabel = "ignore"
 )
+
+// LabelExclude is the label that keeps a Node from announcing anything.
+const LabelExclude = "node.kubernetes.io/exclude-from-external-load-balancers"
+
+// Excludes tells whether a Node with these labels is left out by the rule. The
+// presence of the label counts, unless its value is a boolean false.
+func (e ExcludeLabel) Excludes(labels map[string]string) bool {
+	value, present := labels[LabelExclude]
+	if !present || e == IgnoreLabel {
+		return false
+	}
+	set, err := strconv.ParseBool(value)
+	return err != nil || set
+}
 
 // Selector matches a set of labels if any of its members does. The zero
 // Selector matches everything.

@@ -180,7 +180,7 @@ func naiveFault(s Snapshot, a netip.Addr, name string, services []Service, lastR
 		return NodeDeleting
 	case s.Nodes[object].NetworkUnavailable:
 		return NetworkUnavailable
-	case s.Config.ExcludeLabel == config.HonourLabel && excludes(s.Nodes[object].Labels):
+	case s.Config.ExcludeLabel.Excludes(s.Nodes[object].Labels):
 		return ExcludeLabel
 	case slices.ContainsFunc(s.Nodes[object].Taints, isAway):
 		return Tainted
@@ -318,7 +318,7 @@ func randomNode(r *rand.Rand, name string) Node {
 	}
 	switch r.IntN(12) {
 	case 0:
-		n.Labels[excludeLabel] = []string{"", "true", "false"}[r.IntN(3)]
+		n.Labels[config.LabelExclude] = []string{"", "true", "false"}[r.IntN(3)]
 	case 1:
 		n.Labels[osLabel] = "windows"
 	case 2:

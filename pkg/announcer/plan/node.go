@@ -3,15 +3,13 @@ package plan
 import (
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // Names that Kubernetes and the cluster autoscaler use.
 const (
-	excludeLabel = "node.kubernetes.io/exclude-from-external-load-balancers"
-	osLabel      = "kubernetes.io/os"
+	osLabel = "kubernetes.io/os"
 )
 
 // awayTaints say that the machine is out of service, shut down, or will be
@@ -85,7 +83,7 @@ func (n *node) standing(rule config.ExcludeLabel) Reason {
 		return NodeDeleting
 	case n.object.NetworkUnavailable:
 		return NetworkUnavailable
-	case rule != config.IgnoreLabel && excludes(n.object.Labels):
+	case rule.Excludes(n.object.Labels):
 		return ExcludeLabel
 	case slices.ContainsFunc(n.object.Taints, isAway):
 		return Tainted
@@ -93,17 +91,6 @@ func (n *node) standing(rule config.ExcludeLabel) Reason {
 		return Windows
 	}
 	return ""
-}
-
-// excludes reads the exclude label: its presence counts, unless the value is
-// a boolean false.
-func excludes(labels map[string]string) bool {
-	value, present := labels[excludeLabel]
-	if !present {
-		return false
-	}
-	set, err := strconv.ParseBool(value)
-	return err != nil || set
 }
 
 func isAway(taint string) bool { return slices.Contains(awayTaints[:], taint) }
