@@ -110,6 +110,7 @@ func (a *Allocator) Holders(addr netip.Addr) []Key {
 type Loss struct {
 	Key     Key
 	Address netip.Addr
+	To      netip.Addr // what the Service would have instead; not valid if nothing
 	Message string
 }
 
@@ -154,23 +155,23 @@ func (a *Allocator) loss(s *service, had []netip.Addr) []Loss {
 	var out []Loss
 	for _, addr := range had {
 		if !slices.Contains(s.held, addr) {
-			out = append(out, Loss{Key: s.key, Address: addr, Message: fate(s, addr, why[addr])})
+			out = append(out, lossOf(s, addr, why[addr]))
 		}
 	}
 	return out
 }
 
-// fate says what a Service has instead of an address, and why.
-func fate(s *service, addr netip.Addr, why string) string {
+// lossOf says what a Service has instead of an address, and why.
+func lossOf(s *service, addr netip.Addr, why string) Loss {
 	if why == "" {
 		why = "it is not what the Service asks for"
 	}
 	for _, other := range s.held {
 		if familyOf(other) == familyOf(addr) {
-			return fmt.Sprintf("%s moves from %s to %s: %s", s.key, addr, other, why)
+			return Loss{s.key, addr, other, fmt.Sprintf("%s moves from %s to %s: %s", s.key, addr, other, why)}
 		}
 	}
-	return fmt.Sprintf("%s loses %s: %s", s.key, addr, why)
+	return Loss{Key: s.key, Address: addr, Message: fmt.Sprintf("%s loses %s: %s", s.key, addr, why)}
 }
 
 // copy returns an Allocator without pools in which the same is held.

@@ -3,7 +3,6 @@ package service
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -50,7 +49,7 @@ type Balancer struct {
 
 	mu       sync.Mutex
 	alloc    *ipam.Allocator
-	services config.Services
+	config   config.Config          // in force
 	nodes    map[netip.Addr]string  // whose address it is
 	uids     map[ipam.Key]types.UID // of each Service that the allocator may know
 	restored bool
@@ -67,7 +66,7 @@ func NewBalancer(labels func(namespace string) map[string]string) *Balancer {
 func (b *Balancer) Configure(c config.Config, cluster ipam.Cluster) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.services, b.nodes = c.Services, cluster.NodeAddresses
+	b.config, b.nodes = c, cluster.NodeAddresses
 	b.alloc.Configure(c.Pools, cluster)
 }
 
@@ -80,7 +79,7 @@ func (b *Balancer) Restore(services []*v1.Service) int {
 	defer b.mu.Unlock()
 	var requests []ipam.Request
 	for _, svc := range services {
-		if len(held(svc)) == 0 || (!addressed(svc, b.services) && allocated(svc) == nil) {
+		if len(held(svc)) == 0 || (!addressed(svc, b.config.Services) && allocated(svc) == nil) {
 			continue
 		}
 		requests = append(requests, b.request(svc))
@@ -93,7 +92,7 @@ func (b *Balancer) Restore(services []*v1.Service) int {
 
 // request must be called with the lock held.
 func (b *Balancer) request(svc *v1.Service) ipam.Request {
-	return request(svc, b.labels(svc.Namespace), b.services.Compatibility)
+	return request(svc, b.labels(svc.Namespace), b.config.Services.Compatibility)
 }
 
 // Ours tells whether a Service is one that we give addresses to.
@@ -103,7 +102,7 @@ func (b *Balancer) Ours(svc *v1.Service) (bool, error) {
 	if !b.restored {
 		return false, ErrNotReady
 	}
-	return addressed(svc, b.services), nil
+	return addressed(svc, b.config.Services), nil
 }
 
 // Decide answers a Service of ours, and remembers the answer.
@@ -224,30 +223,6 @@ func (b *Balancer) Wake() []ipam.Key {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.alloc.Wake()
-}
-
-// Impact tells which addresses in use a configuration would take away or
-// move, one sentence for each, and how many are in use. The Services are those
-// that may hold one.
-func (b *Balancer) Impact(c config.Config, services []*v1.Service) (lost []string, inUse int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	losses := map[netip.Addr]string{}
-	for _, svc := range services {
-		if !addressed(svc, b.services) || addressed(svc, c.Services) {
-			continue
-		}
-		for _, a := range b.alloc.Assigned(keyOf(svc)) {
-			losses[a] = fmt.Sprintf("%s loses %s: it would not be ours any more", keyOf(svc), a)
-		}
-	}
-	for _, l := range b.alloc.Losses(c.Pools) {
-		losses[l.Address] = l.Message
-	}
-	for _, a := range slices.SortedFunc(maps.Keys(losses), netip.Addr.Compare) {
-		lost = append(lost, losses[a])
-	}
-	return lost, len(b.alloc.Holdings())
 }
 
 // State is what there is to show of a Balancer.

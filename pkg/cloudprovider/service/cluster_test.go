@@ -1,48 +1,17 @@
 package service
 
 import (
-	"context"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
-
-func TestImpactCountsServicesThatWouldNotBeOursAnyMore(t *testing.T) {
-	api := newAPIServer()
-	l := lead(t, api, pool(4))
-	for i := range 3 {
-		api.create(lb(fmt.Sprintf("s%d", i)))
-		api.awaitAddress(t, fmt.Sprintf("web/s%d", i))
-	}
-	l.settle(t)
-	lost, inUse, err := l.Impact(context.Background(), load(t, "services: {handleUnclassed: false}\n"+pool(4)))
-	if err != nil || len(lost) != 3 || inUse != 3 {
-		t.Errorf("lost %q of %d, %v", lost, inUse, err)
-	}
-	lost, _, _ = l.Impact(context.Background(), load(t, pool(5)))
-	if len(lost) != 0 {
-		t.Errorf("a larger pool would lose %q", lost)
-	}
-}
-
-func TestImpactWaitsForTheServices(t *testing.T) {
-	l := lead(t, newAPIServer(), "")
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	if _, _, err := l.Impact(ctx, config.Config{}); err == nil {
-		t.Error("an answer before the services are known")
-	}
-}
 
 func TestClusterKnowsWhoseAddressesMustNotBeGivenOut(t *testing.T) {
 	node := func(name string, addresses ...v1.NodeAddress) *v1.Node {

@@ -69,6 +69,7 @@ type Controller struct {
 	pace   *pace
 	counts counts
 
+	listed     chan struct{} // closed when everything has been listed once
 	configured chan struct{} // closed when there is a configuration
 	restored   chan struct{} // closed when it is known what the Services hold
 
@@ -105,6 +106,7 @@ func New(o Options) *Controller {
 		slices:     apiserver.Discovery().V1().EndpointSlices().Lister(),
 		writes:     make(chan write),
 		pace:       newPace(),
+		listed:     make(chan struct{}),
 		configured: make(chan struct{}),
 		restored:   make(chan struct{}),
 		refused:    map[ipam.Key]struct{}{},
@@ -177,17 +179,30 @@ func (c *Controller) Apply(cfg config.Config) {
 	c.queue.Add(world)
 }
 
-// Impact tells which addresses in use a configuration would take away or
-// move, one sentence for each, and how many are in use. It waits until it is
-// known what the Services hold.
+// Impact tells which addresses in use a configuration would take away, move
+// or leave to no Node, one sentence for each, and how many are in use. It waits
+// until it is known what the Services hold. Where no configuration is in force,
+// it goes by what their conditions say that they were given.
 func (c *Controller) Impact(ctx context.Context, cfg config.Config) (lost []string, inUse int, err error) {
+	c.mu.Lock()
+	known, first := c.restored, c.config == nil
+	c.mu.Unlock()
+	if first {
+		known = c.listed
+	}
 	select {
 	case <-ctx.Done():
 		return nil, 0, fmt.Errorf("wait for the Services: %w", ctx.Err())
-	case <-c.restored:
+	case <-known:
 	}
-	lost, inUse = c.balancer.Impact(cfg, c.list())
-	return lost, inUse, nil
+	var impact Impact
+	if first {
+		impact = NewBalancer(c.namespaceLabels).FirstImpact(cfg, c.cluster(), c.list(), time.Now())
+	} else {
+		nodes, _ := c.nodes.List(labels.Everything()) // reads from memory
+		impact = c.balancer.Impact(cfg, c.list(), nodes)
+	}
+	return impact.Addresses(), impact.InUse, nil
 }
 
 // Run works until ctx ends. Before anything is decided, the Services and all
@@ -203,6 +218,7 @@ func (c *Controller) Run(ctx context.Context) {
 			return
 		}
 	}
+	close(c.listed)
 	select {
 	case <-ctx.Done():
 		return
@@ -239,10 +255,15 @@ func (c *Controller) configure() {
 	c.mu.Lock()
 	cfg := *c.config
 	c.mu.Unlock()
+	c.balancer.Configure(cfg, c.cluster())
+}
+
+// cluster returns what must never be given out.
+func (c *Controller) cluster() ipam.Cluster {
 	// Listers read from memory; without the slice there is nothing to reserve.
 	nodes, _ := c.nodes.List(labels.Everything())
 	slice, _ := c.slices.EndpointSlices(metav1.NamespaceDefault).Get("kubernetes")
-	c.balancer.Configure(cfg, cluster(nodes, slice, c.reserved))
+	return cluster(nodes, slice, c.reserved)
 }
 
 // list returns the Services that concern us, oldest first.
