@@ -32,6 +32,11 @@ const (
 	ManagedBy      = "ccm-baremetal"
 )
 
+// annotationRefused is, on the accepted ConfigMap, the hash of the user's
+// document if that was refused because it would change too much. Changing it is
+// an API change.
+const annotationRefused = "ccm-baremetal.io/refused"
+
 // Reasons of events on the user's ConfigMap. Changing one is an API change.
 const (
 	reasonAccepted = "ConfigurationAccepted"
@@ -119,6 +124,7 @@ type follower struct {
 	resumed  bool
 	accepted *v1.ConfigMap // as the API server said last; nil: there is none
 	refused  *string       // the document that was refused last, so that it is told once
+	excess   string        // the hash of that document if it would change too much; empty: none
 	waiting  bool          // it was said that there is no configuration
 }
 
@@ -158,6 +164,7 @@ func (f *follower) resume() {
 	if f.accepted == nil {
 		return
 	}
+	f.excess = f.accepted.Annotations[annotationRefused]
 	document := []byte(f.accepted.Data[config.ConfigMapKey])
 	c, err := config.Load(document)
 	if err != nil {
@@ -170,24 +177,29 @@ func (f *follower) resume() {
 // consider offers the user's document, once if it is refused.
 func (f *follower) consider(ctx context.Context, user *v1.ConfigMap) error {
 	document, ok := user.Data[config.ConfigMapKey]
-	if f.refused != nil && *f.refused == document {
+	switch {
+	case f.refused != nil && *f.refused == document:
+		return nil
+	case f.refused == nil && f.excess != "" && f.excess == hash(document):
+		f.refused = &document
+		f.keeper.refused(errors.New("it would change too much, was refused for that before, and has not been edited since"))
 		return nil
 	}
 	before := f.keeper.inForce()
-	err := error(&Refusal{fmt.Errorf("there is no key %s", config.ConfigMapKey)})
+	err := error(&Refusal{Err: fmt.Errorf("there is no key %s", config.ConfigMapKey)})
 	if ok {
-		err = f.keeper.offer(ctx, []byte(document), f.store)
+		err = f.keeper.offer(ctx, []byte(document), f.accept)
 	}
 	refusal := (*Refusal)(nil)
 	switch {
 	case err == nil:
-		f.refused = nil
+		f.refused, f.excess = nil, ""
 		if before != nil && string(before) != document {
 			f.Events.Event(user, v1.EventTypeNormal, reasonAccepted, "in force from now on")
 		}
 		return nil
 	case errors.As(err, &refusal):
-		f.refused = &document
+		f.refused, f.excess = &document, refusal.Hash
 		f.keeper.refused(refusal)
 		f.Events.Event(user, v1.EventTypeWarning, reasonRefused, limit(refusal.Error()))
 		return nil
@@ -195,29 +207,55 @@ func (f *follower) consider(ctx context.Context, user *v1.ConfigMap) error {
 	return err
 }
 
-// store keeps a document for the next start, and for the announcers. It
-// writes only if that is not what is stored.
+// hash returns the hash of a document, empty if it has faults.
+func hash(document string) string {
+	c, err := config.Load([]byte(document))
+	if err != nil {
+		return ""
+	}
+	return c.Hash
+}
+
+// accept stores a document that is about to come into force.
+func (f *follower) accept(ctx context.Context, document []byte) error {
+	f.excess = ""
+	return f.store(ctx, document)
+}
+
+// store keeps a document for the next start, and for the announcers, and
+// whether the user's was refused for changing too much. It writes only if that
+// is not what is stored.
 func (f *follower) store(ctx context.Context, document []byte) error {
 	client := f.Client.CoreV1().ConfigMaps(f.Namespace)
 	var err error
 	switch {
 	case f.accepted == nil:
-		f.accepted, err = client.Create(ctx, &v1.ConfigMap{
+		f.accepted, err = client.Create(ctx, f.record(&v1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: AcceptedConfigMap, Namespace: f.Namespace, Labels: map[string]string{ManagedByLabel: ManagedBy}},
-			Data:       map[string]string{config.ConfigMapKey: string(document)},
-		}, metav1.CreateOptions{FieldManager: ManagedBy})
-	case f.accepted.Data[config.ConfigMapKey] != string(document):
-		changed := f.accepted.DeepCopy()
-		if changed.Data == nil {
-			changed.Data = map[string]string{}
-		}
-		changed.Data[config.ConfigMapKey] = string(document)
-		f.accepted, err = client.Update(ctx, changed, metav1.UpdateOptions{FieldManager: ManagedBy})
+		}, document), metav1.CreateOptions{FieldManager: ManagedBy})
+	case f.accepted.Data[config.ConfigMapKey] != string(document) || f.accepted.Annotations[annotationRefused] != f.excess:
+		f.accepted, err = client.Update(ctx, f.record(f.accepted.DeepCopy(), document), metav1.UpdateOptions{FieldManager: ManagedBy})
 	}
 	if err != nil {
 		return fmt.Errorf("store the accepted document in configmap %s: %w", AcceptedConfigMap, err)
 	}
 	return nil
+}
+
+// record writes down, in m, what is to be stored.
+func (f *follower) record(m *v1.ConfigMap, document []byte) *v1.ConfigMap {
+	if m.Data == nil {
+		m.Data = map[string]string{}
+	}
+	m.Data[config.ConfigMapKey] = string(document)
+	delete(m.Annotations, annotationRefused)
+	if f.excess != "" {
+		if m.Annotations == nil {
+			m.Annotations = map[string]string{}
+		}
+		m.Annotations[annotationRefused] = f.excess
+	}
+	return m
 }
 
 // limit makes a text one line, as kubectl shows no more, and cuts it to what

@@ -5,7 +5,10 @@
 //
 // What was accepted from the user's ConfigMap is stored in a second one. The
 // announcers read only that, and a restarted process begins with it, so that
-// neither ever depends on a document that nobody has checked.
+// neither ever depends on a document that nobody has checked. A document that
+// was refused because it would change too much stays refused, over restarts and
+// changes of the leader, until somebody edits it: what it would do may look
+// harmless at another moment.
 package document
 
 import (
@@ -31,9 +34,10 @@ const ControllerName = "configuration-controller"
 type Target interface {
 	// Apply puts a configuration in force. It must not block.
 	Apply(c config.Config)
-	// Impact tells which addresses in use a configuration would take away or
-	// move, one sentence for each, and how many are in use. It may wait until
-	// that is known, which takes a configuration in force.
+	// Impact tells which addresses in use a configuration would take away,
+	// move or leave to no Node, one sentence for each, and how many are in use.
+	// It may wait until that is known. Without a configuration in force it goes
+	// by what the Services say that they were given.
 	Impact(ctx context.Context, c config.Config) (lost []string, inUse int, err error)
 }
 
@@ -48,6 +52,10 @@ type Source interface {
 // A Refusal is why a document does not count.
 type Refusal struct {
 	Err error
+
+	// Hash is that of a document that is right in itself and would change too
+	// much; empty for one with faults.
+	Hash string
 }
 
 // Error gives all that is wrong with the document.
@@ -126,28 +134,27 @@ func (k *Keeper) offer(ctx context.Context, document []byte, store func(context.
 func (k *Keeper) judge(ctx context.Context, document []byte) (config.Config, error) {
 	c, err := config.Load(document)
 	if err != nil {
-		return config.Config{}, &Refusal{err}
-	}
-	if k.inForce() == nil {
-		return c, nil // nothing that we gave can be lost
+		return config.Config{}, &Refusal{Err: err}
 	}
 	lost, inUse, err := k.target.Impact(ctx, c)
 	if err != nil {
 		return config.Config{}, fmt.Errorf("judge the document: %w", err)
 	}
-	if err := massChange(lost, inUse, c.Services.AllowMassChange); err != nil {
-		return config.Config{}, &Refusal{err}
+	if err := MassChange(lost, inUse, c.Services.AllowMassChange); err != nil {
+		return config.Config{}, &Refusal{Err: err, Hash: c.Hash}
 	}
 	return c, nil
 }
 
-// massChange refuses what takes away or moves more than a fifth, and more
-// than five, of the addresses in use, unless that is allowed.
-func massChange(lost []string, inUse int, allowed bool) error {
+// MassChange is why a document is refused that would take away, move or leave
+// to no Node more than a fifth, and more than five, of the addresses in use,
+// unless it allows that itself; nil if it is not refused. Lost has one sentence
+// for each such address.
+func MassChange(lost []string, inUse int, allowed bool) error {
 	if allowed || len(lost) <= 5 || 5*len(lost) <= inUse {
 		return nil
 	}
-	return fmt.Errorf("%d of %d addresses in use would be taken away or moved; if that is meant, set services.allowMassChange: true; %s",
+	return fmt.Errorf("%d of %d addresses in use would be taken away, moved or announced by no Node; if that is meant, set services.allowMassChange: true; %s",
 		len(lost), inUse, strings.Join(lost, "; "))
 }
 

@@ -299,10 +299,79 @@ func TestMassChange(t *testing.T) {
 		{0, 0, false, false}, {0, 100, false, false}, {5, 5, false, false}, {6, 6, false, true},
 		{6, 30, false, false}, {6, 29, false, true}, {20, 100, false, false}, {21, 100, false, true}, {100, 100, true, false},
 	} {
-		if err := massChange(lost(c.lost), c.inUse, c.allowed); (err != nil) != c.refused {
+		if err := MassChange(lost(c.lost), c.inUse, c.allowed); (err != nil) != c.refused {
 			t.Errorf("%d of %d, allowed %v: %v", c.lost, c.inUse, c.allowed, err)
 		}
 	}
+}
+
+func TestMassChangeStaysRefusedWhoeverLeads(t *testing.T) {
+	c := newClient(configMap(UserConfigMap, doc("a", "b")))
+	r := start(t, c, &target{inUse: map[string]int{"a": 20, "b": 6}})
+	eventually(t, "the first is in force", func() bool { return r.target.last() == "a+b" })
+	write(t, c, configMap(UserConfigMap, doc("a")))
+	eventually(t, "it is refused", func() bool { return len(r.events.with("Warning ConfigurationRefused")) == 1 })
+	eventually(t, "that is written down", func() bool { return refusedHash(c) != "" })
+	r.stop()
+
+	// Now it would look harmless, and yet nobody has touched it.
+	writes := storedWrites(c)
+	r = start(t, c, &target{inUse: map[string]int{"a": 100, "b": 6}})
+	eventually(t, "the accepted one is in force", func() bool { return r.target.last() == "a+b" && r.isStale() })
+	if told := r.events.with("Warning"); len(told) != 0 || storedWrites(c) != writes {
+		t.Errorf("told again: %q, written: %d", told, storedWrites(c)-writes)
+	}
+	write(t, c, configMap(UserConfigMap, doc("a")+"# once more\n"))
+	eventually(t, "it is judged anew when edited", func() bool { return r.target.last() == "a" && !r.isStale() })
+	if got := refusedHash(c); got != "" || stored(c) != doc("a")+"# once more\n" {
+		t.Errorf("refused %q, stored:\n%s", got, stored(c))
+	}
+}
+
+func TestGoingBackForgetsTheRefusal(t *testing.T) {
+	c := newClient(configMap(UserConfigMap, doc("a", "b")))
+	g := &target{inUse: map[string]int{"b": 6}}
+	r := start(t, c, g)
+	eventually(t, "the first is in force", func() bool { return r.target.last() == "a+b" })
+	write(t, c, configMap(UserConfigMap, doc("a")))
+	eventually(t, "it is refused", func() bool { return refusedHash(c) != "" })
+	write(t, c, configMap(UserConfigMap, doc("a", "b")))
+	eventually(t, "the refusal is forgotten", func() bool { return refusedHash(c) == "" && !r.isStale() })
+	g.mu.Lock()
+	g.inUse = nil
+	g.mu.Unlock()
+	write(t, c, configMap(UserConfigMap, doc("a")))
+	eventually(t, "it is in force", func() bool { return r.target.last() == "a" })
+}
+
+// A document with faults is judged anew by the next leader: that may be of a
+// release which understands it.
+func TestDocumentWithFaultsIsNotWrittenDown(t *testing.T) {
+	c := newClient(configMap(UserConfigMap, doc("bad", "bad")), configMap(AcceptedConfigMap, doc("good")))
+	r := start(t, c, &target{})
+	eventually(t, "it is told", func() bool { return len(r.events.with("Warning")) == 1 })
+	r.stop()
+	if got := refusedHash(c); got != "" || storedWrites(c) != 0 {
+		t.Errorf("refused %q, %d writes", got, storedWrites(c))
+	}
+}
+
+func TestFirstDocumentIsJudgedByWhatTheServicesHold(t *testing.T) {
+	c := newClient(configMap(UserConfigMap, doc("a")))
+	r := start(t, c, &target{inUse: map[string]int{"b": 6}})
+	eventually(t, "it is refused", func() bool { return len(r.events.with("Warning ConfigurationRefused")) == 1 })
+	if r.target.last() != "" || storedWrites(c) != 0 || r.HealthChecker().Check(nil) == nil {
+		t.Errorf("in force %q, %d writes", r.target.last(), storedWrites(c))
+	}
+}
+
+// refusedHash returns what is written down of a refusal.
+func refusedHash(c *fake.Clientset) string {
+	m, err := c.CoreV1().ConfigMaps("kube-system").Get(context.Background(), AcceptedConfigMap, metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	return m.Annotations["ccm-baremetal.io/refused"]
 }
 
 func TestDeletedConfigMapKeepsTheLastDocument(t *testing.T) {
