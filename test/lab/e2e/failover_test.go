@@ -83,35 +83,17 @@ func membersOf(page string) []string {
 	return all
 }
 
-// single waits until exactly one MAC has answered for a whole second, and
-// returns its host. The wait counts from a time.
-func single(t *testing.T, o *observe.Observation, since time.Time, bound time.Duration) string {
+// single waits until exactly one MAC has answered for a whole second after a
+// time, and returns its host. It fails the test if that began later than bound
+// after it.
+func single(t *testing.T, o *observe.Observation, from time.Time, bound time.Duration) string {
 	t.Helper()
-	for {
-		now := time.Now()
-		macs := o.MACs(now.Add(-time.Second), now)
-		if len(macs) == 1 {
-			if first := firstQuietTime(o, macs[0]); first.Sub(since) > bound {
-				t.Errorf("only one MAC answered from %s on, want %s\n%s", first.Sub(since), bound, o)
-			}
-			return cluster.HostOf(macs[0])
-		}
-		if now.Sub(since) > bound+patience {
-			t.Fatalf("%v still answer after %s\n%s", macs, now.Sub(since), o)
-		}
-		time.Sleep(20 * time.Millisecond)
+	mac, since, err := o.WaitAlone(bounded(t), from, time.Second)
+	must(t, err)
+	if took := since.Sub(from); took > bound {
+		t.Errorf("only one MAC answered from %s on, want %s\n%s", took, bound, o)
 	}
-}
-
-// firstQuietTime is when the last answer of another MAC came.
-func firstQuietTime(o *observe.Observation, mac string) time.Time {
-	var last time.Time
-	for _, r := range o.Replies(time.Time{}, time.Now()) {
-		if r.MAC != mac {
-			last = r.Time
-		}
-	}
-	return last
+	return cluster.HostOf(mac)
 }
 
 func TestOwnerCutFromTheSwitchIsReplaced(t *testing.T) {

@@ -187,16 +187,7 @@ func look(t *testing.T, a netip.Addr) *observe.Observation {
 // alone has answered for a second.
 func owner(t *testing.T, o *observe.Observation) string {
 	t.Helper()
-	var who string
-	eventuallyWithin(t, healBound, "one MAC alone to answer", func(context.Context) error {
-		macs := o.MACs(time.Now().Add(-time.Second), time.Now())
-		if len(macs) != 1 {
-			return fmt.Errorf("%v answered in the last second\n%s", macs, o)
-		}
-		who = cluster.HostOf(macs[0])
-		return nil
-	})
-	return who
+	return single(t, o, time.Now().Add(-time.Second), healBound)
 }
 
 // silent fails the test if the address was answered since a time.

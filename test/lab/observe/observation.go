@@ -203,6 +203,34 @@ func (o *Observation) WaitOther(ctx context.Context, t time.Time, mac string) (R
 	})
 }
 
+// Alone returns the MAC address that alone has answered in the last quiet, and
+// since when it did: the time of the last reply from another one after from,
+// or from itself if there was none. ok is false while several answer, or
+// nobody, or quiet has not passed since from.
+func (o *Observation) Alone(from time.Time, quiet time.Duration) (mac string, since time.Time, ok bool) {
+	now := time.Now()
+	macs := o.MACs(now.Add(-quiet), now)
+	if len(macs) != 1 || now.Sub(from) < quiet {
+		return "", from, false
+	}
+	since = from
+	for _, r := range o.Replies(from, now) {
+		if r.MAC != macs[0] {
+			since = r.Time
+		}
+	}
+	return macs[0], since, true
+}
+
+// WaitAlone waits until Alone knows who.
+func (o *Observation) WaitAlone(ctx context.Context, from time.Time, quiet time.Duration) (mac string, since time.Time, err error) {
+	r, err := o.wait(ctx, fmt.Sprintf("not one MAC address alone for %s", quiet), func() (Reply, bool) {
+		mac, since, ok := o.Alone(from, quiet)
+		return Reply{MAC: mac, Time: since}, ok
+	})
+	return r.MAC, r.Time, err
+}
+
 func (o *Observation) wait(ctx context.Context, complaint string, find func() (Reply, bool)) (Reply, error) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -77,6 +77,41 @@ func TestObservation(t *testing.T) {
 	}
 }
 
+// Two answer side by side after a heal; then the first alone.
+func TestAlone(t *testing.T) {
+	x := newTape()
+	x.zero = time.Now().Add(-10 * time.Second)
+	for ms := 0; ms < 9900; ms += 20 {
+		sender := ms / 20 % 3
+		x.ask(sender, ms)
+		x.hear(ourMAC, x.senders[sender], ms+1)
+		if ms == 4000 || ms == 7000 {
+			x.hear(theirMAC, x.senders[sender], ms+2)
+		}
+	}
+	us := ourMAC.String()
+	for _, c := range []struct {
+		from  int
+		quiet time.Duration
+		since int
+		ok    bool
+	}{
+		{from: 3000, quiet: time.Second, since: 7002, ok: true},
+		{from: 8000, quiet: time.Second, since: 8000, ok: true},
+		{from: 3000, quiet: 5 * time.Second, since: 3000}, // two in that time
+		{from: 9500, quiet: time.Second, since: 9500},     // too early to say
+	} {
+		mac, since, ok := x.Alone(x.at(c.from), c.quiet)
+		if ok != c.ok || ok && mac != us || !since.Equal(x.at(c.since)) {
+			t.Errorf("from %d ms, %s: %q since %s, %v; want since %d ms, %v", c.from, c.quiet, mac, since.Sub(x.zero), ok, c.since, c.ok)
+		}
+	}
+	mac, since, err := x.WaitAlone(t.Context(), x.at(3000), time.Second)
+	if mac != us || !since.Equal(x.at(7002)) || err != nil {
+		t.Errorf("waited for: %q since %s, %v", mac, since.Sub(x.zero), err)
+	}
+}
+
 func TestLateReplyToAnEarlierQuestionIsNoTakeover(t *testing.T) {
 	x := newTape()
 	x.ask(0, 0)

@@ -143,7 +143,7 @@ func (s *story) explain(ctx context.Context) error {
 	if err := s.kubectl(ctx, "get", "events", "--field-selector", "involvedObject.name=web", "-o", "custom-columns=FROM:.source.component,REASON:.reason,MESSAGE:.message"); err != nil {
 		return err
 	}
-	owner, err := s.owner()
+	owner, err := s.owner(ctx)
 	if err != nil {
 		return err
 	}
@@ -156,17 +156,16 @@ func (s *story) explain(ctx context.Context) error {
 }
 
 // owner returns the one node that answers.
-func (s *story) owner() (string, error) {
-	time.Sleep(time.Second)
-	macs := s.seen.MACs(time.Now().Add(-time.Second), time.Now())
-	if len(macs) != 1 {
-		return "", fmt.Errorf("%d nodes answer for %s, want exactly one: %v", len(macs), s.address, macs)
+func (s *story) owner(ctx context.Context) (string, error) {
+	mac, _, err := s.seen.WaitAlone(ctx, time.Now(), time.Second)
+	if err != nil {
+		return "", err
 	}
-	return s.lab.HostOf(macs[0]), nil
+	return s.lab.HostOf(mac), nil
 }
 
 func (s *story) cut(ctx context.Context) error {
-	owner, err := s.owner()
+	owner, err := s.owner(ctx)
 	if err != nil {
 		return err
 	}
@@ -196,26 +195,16 @@ func (s *story) cut(ctx context.Context) error {
 
 // settled waits until one node alone answers, and prints how long that took.
 func (s *story) settled(ctx context.Context, since time.Time) error {
-	for ctx.Err() == nil {
-		now := time.Now()
-		macs := s.seen.MACs(now.Add(-time.Second), now)
-		if len(macs) == 1 && now.Sub(since) > 2*time.Second {
-			last := since
-			for _, r := range s.seen.Replies(since, now) {
-				if r.MAC != macs[0] {
-					last = r.Time
-				}
-			}
-			fmt.Printf("plugged in again; %s alone answers after %.2f s\n", s.lab.HostOf(macs[0]), last.Sub(since).Seconds())
-			return nil
-		}
-		time.Sleep(50 * time.Millisecond)
+	mac, alone, err := s.seen.WaitAlone(ctx, since, 2*time.Second)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("several nodes answer: %w", ctx.Err())
+	fmt.Printf("plugged in again; %s alone answers after %.2f s\n", s.lab.HostOf(mac), alone.Sub(since).Seconds())
+	return nil
 }
 
 func (s *story) stop(ctx context.Context) error {
-	owner, err := s.owner()
+	owner, err := s.owner(ctx)
 	if err != nil {
 		return err
 	}
@@ -227,7 +216,7 @@ func (s *story) stop(ctx context.Context) error {
 	if err := process.Wait(ctx); err != nil {
 		return err
 	}
-	next, err := s.owner()
+	next, err := s.owner(ctx)
 	if err != nil {
 		return err
 	}
