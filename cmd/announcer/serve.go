@@ -40,6 +40,7 @@ func (b bell) carry(ctx context.Context, kick func()) error {
 
 // serve announces until ctx ends, and leaves without loss.
 func serve(ctx context.Context, o options, log *slog.Logger) error {
+	frugal()
 	api, err := newClient(o.kubeconfig)
 	if err != nil {
 		return err
