@@ -30,8 +30,8 @@ func Root(ctx context.Context) (string, error) {
 
 const labModule = "github.com/ccm-baremetal/ccm-baremetal/test/lab"
 
-// build builds both programs into dir.
-func build(ctx context.Context, root, dir string, out io.Writer) error {
+// Build builds both programs into dir.
+func Build(ctx context.Context, root, dir string, out io.Writer) error {
 	fmt.Fprintln(out, "building ccm-baremetal and announcer")
 	begin := time.Now()
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", dir+"/", "./cmd/"+CCM, "./cmd/"+Announcer)

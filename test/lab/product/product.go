@@ -98,7 +98,7 @@ func prepare(ctx context.Context, l *lab.Lab, o Options) (*Product, error) {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := build(ctx, root, p.dir, p.out); err != nil {
+	if err := Build(ctx, root, p.dir, p.out); err != nil {
 		return nil, err
 	}
 	fmt.Fprintln(p.out, "applying manifests/base")
