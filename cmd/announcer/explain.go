@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/netip"
@@ -21,13 +22,21 @@ type explanation struct {
 	Owner          string      `json:"owner"`  // empty: nobody
 	Reason         plan.Reason `json:"reason"` // of the node that was asked
 	Advertisements []string    `json:"advertisements"`
-	Candidates     []string    `json:"candidates"` // best first
+	Candidates     []candidate `json:"candidates"` // best first
 	Excluded       []exclusion `json:"excluded"`
 	Overruled      []holder    `json:"overruled"` // Services on the address that have no say
 	Links          []string    `json:"links"`     // of the node that was asked, that it would use
 	Answering      []string    `json:"answering"` // of the node that was asked, on which it answers
 	HandingOver    bool        `json:"handingOver"`
 }
+
+type candidate struct {
+	Node string      `json:"node"`
+	Tier plan.Reason `json:"tier"` // Normal, or why it stands behind others
+}
+
+// normal is the tier of a candidate that nothing is to be said against.
+const normal plan.Reason = "Normal"
 
 type exclusion struct {
 	Node   string      `json:"node"`
@@ -124,8 +133,11 @@ func asked(s plan.Snapshot, what string) ([]netip.Addr, error) {
 func newExplanation(v plan.Verdict) explanation {
 	e := explanation{
 		Address: v.Address, Services: v.Services, Owner: v.Owner, Reason: v.Reason,
-		Advertisements: []string{}, Candidates: append([]string{}, v.Candidates...),
+		Advertisements: []string{}, Candidates: []candidate{},
 		Excluded: []exclusion{}, Overruled: []holder{}, Links: names(v.Links), Answering: []string{},
+	}
+	for _, name := range v.Candidates {
+		e.Candidates = append(e.Candidates, candidate{name, cmp.Or(v.Behind[name], normal)})
 	}
 	for _, x := range v.Excluded {
 		e.Excluded = append(e.Excluded, exclusion(x))
@@ -197,8 +209,12 @@ func (e explanation) print(w io.Writer, node string) {
 		line(w, "here, on "+node, e.here())
 	}
 	line(w, "selected by", orNone(e.Advertisements, "no advertisement"))
-	for i, name := range e.Candidates {
-		line(w, title(i, "candidates"), fmt.Sprintf("%d. %s", i+1, name))
+	for i, c := range e.Candidates {
+		text := fmt.Sprintf("%d. %s", i+1, c.Node)
+		if c.Tier != normal {
+			text += ": " + because(c.Tier)
+		}
+		line(w, title(i, "candidates"), text)
 	}
 	for i, x := range e.Excluded {
 		line(w, title(i, "left out"), x.Node+": "+because(x.Reason))

@@ -59,7 +59,7 @@ func page(t *testing.T) status.Plan {
 			Name: "eth0", Index: 2, MAC: "02:00:00:00:00:0" + name[1:], Up: name != "n2", NodeIP: true, Default: true,
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 		}}
-		s.Members = append(s.Members, plan.Member{Name: name, Rules: 1, Draining: name == "n4", Links: links})
+		s.Members = append(s.Members, plan.Member{Name: name, Rules: 2, Draining: name == "n4", Links: links})
 	}
 	s.Links = s.Members[0].Links
 	add := func(name string, change func(*plan.Service), addresses ...string) {
@@ -80,9 +80,7 @@ func page(t *testing.T) status.Plan {
 		Node: s.Node, Services: s.Services, Nodes: s.Nodes, Members: s.Members, Links: s.Links,
 	}}
 	verdicts := plan.Decide(s)
-	for _, v := range verdicts {
-		p.Verdicts = append(p.Verdicts, status.Verdict{Verdict: v})
-	}
+	p.Verdicts = verdicts
 	p.Answering = plan.Announcements(verdicts, s)[:1]
 	return p
 }

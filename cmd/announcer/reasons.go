@@ -26,6 +26,8 @@ func meaning(r plan.Reason) string {
 		return "no advertisement selects its pool and its Services"
 	case plan.NoEligibleNode:
 		return "every node is left out"
+	case plan.NoQuorum:
+		return "this node sees half of the announcers or fewer, and membership.quorum forbids it to announce"
 	case plan.Honoured:
 		return "every candidate passes for it"
 	case plan.Overruled:
@@ -47,7 +49,13 @@ func nodeMeaning(r plan.Reason) string {
 	case plan.Passive:
 		return "its announcer has not learnt everything yet"
 	case plan.Draining:
-		return "its announcer is leaving"
+		return "it is leaving"
+	case plan.Settling:
+		return "it came back a short while ago, others are preferred"
+	case plan.Stale:
+		return "it has no API server while most others have one"
+	case plan.LinkDown:
+		return "its link for the address is down"
 	case plan.NodeNotReady:
 		return "its Node has been NotReady for a minute"
 	case plan.DataPathDown:

@@ -249,7 +249,7 @@ func TestB110MissingSecretIsWaitedFor(t *testing.T) {
 	if err := run(context.Background(), []string{"members", "--server", "http://" + r.debug}, &out, &out); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(strings.Fields(out.String()), " "); !strings.HasPrefix(got, "NAME STATE OWNS RULES LINKS n1 * active 0 1") {
+	if got := strings.Join(strings.Fields(out.String()), " "); !strings.HasPrefix(got, "NAME STATE OWNS RULES LINKS n1 * active 0 2") {
 		t.Errorf("members: %s", &out)
 	}
 	api.mu.Lock()

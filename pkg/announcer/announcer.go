@@ -246,8 +246,13 @@ func (a *Announcer) want(p Pass) []plan.Announcement {
 	for i := range want {
 		was, gained := from[want[i].Address]
 		want[i].First = gained && was == "" && !want[i].Yield
+		want[i].Ask = want[i].Ask && !isMember(p.Snapshot, was) // who is there hands over, and answers until then
 	}
 	return want
+}
+
+func isMember(s plan.Snapshot, node string) bool {
+	return node != s.Node && slices.ContainsFunc(s.Members, func(m plan.Member) bool { return m.Name == node })
 }
 
 // set gives every speaker what it is to announce. One that fails stops no other.

@@ -173,7 +173,7 @@ func newRig(t *testing.T, addresses ...string) *rig {
 	for i := range 3 {
 		name := fmt.Sprint("n", i+1)
 		s.Nodes = append(s.Nodes, plan.Node{Name: name})
-		s.Members = append(s.Members, plan.Member{Name: name, Links: s.Links, Passive: i == 0})
+		s.Members = append(s.Members, plan.Member{Name: name, Rules: 2, Links: s.Links, Passive: i == 0})
 	}
 	for i, a := range addresses {
 		s.Services = append(s.Services, plan.Service{

@@ -125,7 +125,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		s.clients[i].macs = map[netip.Addr]string{}
 	}
 	for i := range 3 + s.r.IntN(4) {
-		n := &simNode{Member: plan.Member{Name: fmt.Sprint("n", i), Links: link(true)}}
+		n := &simNode{Member: plan.Member{Name: fmt.Sprint("n", i), Rules: 2, Links: link(true)}}
 		s.nodes = append(s.nodes, n)
 		s.objects.nodes = append(s.objects.nodes, plan.Node{Name: n.Name})
 	}
@@ -338,7 +338,7 @@ func (s *simulation) drain(n *simNode) {
 	s.event("%s drains", n.Name)
 	n.Draining = true
 	for _, v := range plan.Decide(s.truth(0)) {
-		if v.Owner != "" {
+		if heard(v) {
 			s.served = append(s.served, v.Address)
 		}
 	}

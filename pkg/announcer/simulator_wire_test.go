@@ -85,6 +85,7 @@ func (s *simulation) pass(n *simNode) {
 	for _, a := range plan.Announcements(plan.Decide(snapshot), snapshot) {
 		was, answers := n.answers[a.Address]
 		switch {
+		case !a.Links[0].Up: // then all are down
 		case !a.Yield:
 			next[a.Address] = answer{}
 			if !answers || was.yieldUntil > 0 || n.repeated != a.Returns {
@@ -168,7 +169,7 @@ func (s *simulation) check() string {
 func (s *simulation) checkRest(group int, answerers map[netip.Addr][]string) string {
 	for _, v := range plan.Decide(s.truth(group)) {
 		var want []string
-		if v.Owner != "" {
+		if heard(v) {
 			want = []string{v.Owner}
 		}
 		if got := answerers[v.Address]; !slices.Equal(got, want) {
@@ -179,6 +180,11 @@ func (s *simulation) checkRest(group int, answerers map[netip.Addr][]string) str
 		}
 	}
 	return ""
+}
+
+// heard tells whether the address has an owner that can answer.
+func heard(v plan.Verdict) bool {
+	return v.Owner != "" && v.Behind[v.Owner] != plan.LinkDown
 }
 
 // checkClients looks for clients that were left with a wrong MAC. A node that
@@ -192,7 +198,7 @@ func (s *simulation) checkClients(group int, v plan.Verdict) string {
 		case c.group != group:
 		case !s.lives(mac, group):
 			delete(c.macs, v.Address) // in vain, so it asks again
-		case (s.healed || s.kinds < happenings) && v.Owner != "" && mac != v.Owner:
+		case (s.healed || s.kinds < happenings) && heard(v) && mac != v.Owner:
 			return fmt.Sprintf("client %d sends packets for %s to %s, the owner is %s", i, v.Address, mac, v.Owner)
 		}
 	}

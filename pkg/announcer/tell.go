@@ -51,6 +51,8 @@ func (a *Announcer) tellChange(p Pass, c plan.Change) {
 	_, unseen := a.gained[c.Address]
 	delete(a.gained, c.Address)
 	switch {
+	case c.From == c.To && c.Cause == plan.LinkDown:
+		a.o.Log.Warn("not heard, and no other node could announce it better", attributes(c)...)
 	case c.To == p.Snapshot.Node:
 		a.gained[c.Address] = c
 	case c.From == p.Snapshot.Node && !unseen:

@@ -151,7 +151,7 @@ type Quorum string
 // The quorums. Changing a value is an API change.
 const (
 	QuorumOff      Quorum = "off"
-	QuorumMajority Quorum = "majority" // who sees no more than half of the announcers claims nothing new
+	QuorumMajority Quorum = "majority" // who sees no more than half of the announcers announces nothing
 )
 
 // DataPathCheck says whether kube-proxy's own health counts as a sign of fitness.

@@ -203,7 +203,7 @@ var membershipShape = object(
 	field("settle", duration(0, 10*time.Minute, "30s"), func(m *Membership) *time.Duration { return &m.Settle },
 		"How long a node that comes back leaves addresses to others; each further unplanned departure within six hours makes it four times as long, an hour at most. `0s`: not at all."),
 	field("quorum", oneOf(QuorumOff, QuorumMajority), func(m *Membership) *Quorum { return &m.Quorum },
-		"With `majority`, announcers that see no more than half of the announcers claim no address that they do not announce already."),
+		"What announcers do that see no more than half of the announcers: with `off` they ask the network before they take an address over, with `majority` they announce nothing."),
 )
 
 var nameSyntax = map[string]any{"pattern": `^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`, "maxLength": validation.DNS1123SubdomainMaxLength}

@@ -18,7 +18,10 @@ import (
 // adds rules under a new number and keeps the old ones for a release. All
 // announcers use the lowest number that a live member knows, so that mixed
 // versions agree.
-const Rules = 1
+//
+// The second rules brought the tiers, and nodes that say themselves that they
+// are unfit.
+const Rules = 2
 
 // Owner returns the candidate that announces address, and whether there is
 // one. The order of candidates does not matter; none may be listed twice, and

@@ -1,10 +1,6 @@
 package plan
 
-import (
-	"slices"
-
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/election"
-)
+import "github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/election"
 
 // Announcements returns what the speakers of s.Node are to do, sorted by
 // address: the addresses it owns, and as Yield those that another node owns
@@ -14,7 +10,7 @@ import (
 // who knows what was before.
 func Announcements(verdicts []Verdict, s Snapshot) []Announcement {
 	var out []Announcement
-	peers := peerMACs(s)
+	peers, ask := peerMACs(s), s.minority() || s.Isolated
 	for _, v := range verdicts {
 		if v.Owner == "" || len(v.Links) == 0 {
 			continue
@@ -24,6 +20,7 @@ func Announcements(verdicts []Verdict, s Snapshot) []Announcement {
 			Links:   v.Links,
 			Yield:   v.Owner != s.Node,
 			Returns: s.Returns,
+			Ask:     ask && v.Owner == s.Node,
 			Peers:   peers,
 			Layer2:  v.Layer2,
 		})
@@ -63,13 +60,4 @@ func Reporter(v Verdict, members []Member) string {
 	}
 	first, _ := election.Owner(live, v.Address)
 	return first
-}
-
-// exclusion returns why a node is no candidate, and whether it is none.
-func (v Verdict) exclusion(node string) (Reason, bool) {
-	i := slices.IndexFunc(v.Excluded, func(e Exclusion) bool { return e.Node == node })
-	if i < 0 {
-		return "", false
-	}
-	return v.Excluded[i].Reason, true
 }

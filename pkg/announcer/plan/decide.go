@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/election"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // Decide returns one Verdict per address that a Service in s holds, sorted by
@@ -31,14 +32,15 @@ func Explain(s Snapshot, address netip.Addr) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// decide names at most ranked candidates in each Verdict.
-func decide(s Snapshot, ranked int) []Verdict {
-	v := newView(s)
+// decide names at most shown candidates and excluded nodes in each Verdict.
+func decide(s Snapshot, shown int) []Verdict {
+	v := newView(s, shown)
 	cases := make([]verdict, len(v.addresses))
 	for i, address := range v.addresses {
 		cases[i] = v.decide(address)
 	}
-	inParallel(len(cases), func(i int) { cases[i].elect(s.Node, ranked) })
+	forbidden := s.Config.Membership.Quorum == config.QuorumMajority && s.minority()
+	inParallel(len(cases), func(i int) { cases[i].elect(s.Node, shown, forbidden) })
 	verdicts := make([]Verdict, len(cases))
 	for i := range cases {
 		verdicts[i] = cases[i].Verdict
@@ -49,7 +51,7 @@ func decide(s Snapshot, ranked int) []Verdict {
 // verdict is a Verdict in the making: everything but the election.
 type verdict struct {
 	Verdict
-	candidates []string // by name
+	part part // this node's, as a candidate
 }
 
 // decide looks at one address and at all Services that hold it.
@@ -66,36 +68,41 @@ func (v *view) decide(address netip.Addr) verdict {
 		return d
 	}
 	o := v.poll(demands)
-	d.candidates, d.Eligible, d.Excluded = o.candidates, len(o.candidates), o.excluded
+	d.outcome, d.Eligible, d.Behind, d.Excluded, d.LeftOut = o, o.field.size, o.behind, o.excluded, o.leftOut
 	deciding := demands
 	if o.decisive >= 0 {
 		overrule(d.Holders, demands, o.decisive)
 		deciding = demands[o.decisive : o.decisive+1]
 	}
 	own := v.ownPart(address, deciding)
-	if _, candidate := slices.BinarySearch(d.candidates, v.node); !candidate {
-		own.links = v.ownPart(address, v.servable(demands)).links
+	d.part, d.Layer2 = own, own.layer2
+	if !o.field.has(v.node) {
+		own = v.ownPart(address, v.servable(demands))
 	}
-	d.Links, d.Layer2 = own.links, own.layer2
+	d.Links = own.up()
 	return d
 }
 
 // elect ranks the candidates, and says what that means for node.
-func (d *verdict) elect(node string, ranked int) {
+func (d *verdict) elect(node string, shown int, forbidden bool) {
 	if d.Reason != "" {
 		return
 	}
-	d.Candidates = election.Best(d.candidates, d.Address, ranked)
+	for _, names := range d.outcome.field.tiers {
+		best := election.Best(names, d.Address, shown-len(d.Candidates))
+		d.Candidates = append(d.Candidates, best...)
+	}
 	if len(d.Candidates) > 0 {
 		d.Owner = d.Candidates[0]
 	}
-	_, candidate := slices.BinarySearch(d.candidates, node)
 	switch {
 	case d.Owner == "":
 		d.Reason = NoEligibleNode
+	case forbidden:
+		d.Owner, d.Reason = "", NoQuorum
 	case d.Owner == node:
-		d.Reason = Owner
-	case candidate:
+		d.Reason, d.Links = Owner, d.part.links
+	case d.outcome.field.has(node):
 		d.Reason = NotOwner
 	default:
 		d.Reason = NotCandidate

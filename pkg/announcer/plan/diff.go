@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 )
@@ -56,7 +57,10 @@ func change(was, is Verdict) (Change, bool) {
 		return c, is.Reason != was.Reason && is.Reason != Released
 	case c.From == c.To:
 		c.Cause = LinksChanged
-		return c, is.Reason == Owner && !slices.Equal(c.Links, linkNames(was.Links))
+		if is.down() {
+			c.Cause = LinkDown
+		}
+		return c, is.Reason == Owner && (is.down() != was.down() || !slices.Equal(c.Links, linkNames(was.Links)))
 	case c.To == "":
 		c.Cause = is.Reason
 	case c.From == "":
@@ -67,16 +71,28 @@ func change(was, is Verdict) (Change, bool) {
 	return c, true
 }
 
+// down tells whether the owner cannot be heard, nor could anybody else.
+func (v Verdict) down() bool { return v.Behind[v.Owner] == LinkDown }
+
 // whyNot says why a node is not the owner. A node that is neither candidate
 // nor excluded is not known at all any more.
 func (v Verdict) whyNot(node string) Reason {
-	if reason, excluded := v.exclusion(node); excluded {
-		return reason
+	if slices.Contains(v.Candidates, node) {
+		return cmp.Or(v.Behind[node], NotOwner)
 	}
-	if v.Eligible > len(v.Candidates) || slices.Contains(v.Candidates, node) {
-		return NotOwner
+	for _, e := range v.Excluded {
+		if e.Node == node {
+			return e.Reason
+		}
 	}
-	return NoAnnouncer
+	if v.outcome == nil {
+		return NoAnnouncer
+	}
+	i, known := slices.BinarySearch(v.outcome.ground.names, node)
+	if !known {
+		return NoAnnouncer
+	}
+	return cmp.Or(v.outcome.fault(i), v.Behind[node], NotOwner)
 }
 
 func linkNames(links []Link) []string {

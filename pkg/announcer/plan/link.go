@@ -21,7 +21,7 @@ var virtual = [...]string{
 // sorted by name: for each wish with patterns all links that they match, for
 // one without the link that the address belongs to. Of several links in one
 // LAN only the best is left, so that a LAN sees one MAC per address. Links
-// that are down are left out.
+// that are down are left out, unless none of those wanted is up.
 func chooseLinks(links []Link, address netip.Addr, wishes []config.Layer2) []Link {
 	best := slices.SortedFunc(slices.Values(links), preference(address))
 	wanted := make([]bool, len(best))
@@ -37,8 +37,9 @@ func chooseLinks(links []Link, address netip.Addr, wishes []config.Layer2) []Lin
 		}
 	}
 	var chosen []Link
-	for i, link := range best {
-		if wanted[i] && link.Up && !slices.ContainsFunc(chosen, link.sameLAN) {
+	for i, link := range best { // those that are up come first
+		alive := link.Up || len(chosen) == 0 || !chosen[0].Up
+		if wanted[i] && alive && !slices.ContainsFunc(chosen, link.sameLAN) {
 			chosen = append(chosen, link)
 		}
 	}

@@ -61,20 +61,46 @@ func naiveVerdict(s Snapshot, a netip.Addr) Verdict {
 			}
 		}
 	}
-	v.Eligible = len(v.Candidates)
-	_, out := v.exclusion(s.Node)
-	known := slices.Contains(v.Candidates, s.Node) || out
+	v.Eligible, v.LeftOut = len(v.Candidates), map[Reason]int{}
+	for _, e := range v.Excluded {
+		v.LeftOut[e.Reason]++
+	}
 	switch {
 	case v.Eligible == 0:
 		v.Reason = NoEligibleNode
+	case s.Config.Membership.Quorum == config.QuorumMajority && naiveMinority(s):
+		v.Reason = NoQuorum
 	case v.Candidates[0] == s.Node:
 		v.Owner, v.Reason = s.Node, Owner
-	case out || !known:
-		v.Owner, v.Reason = v.Candidates[0], NotCandidate
-	default:
+	case slices.Contains(v.Candidates, s.Node):
 		v.Owner, v.Reason = v.Candidates[0], NotOwner
+	default:
+		v.Owner, v.Reason = v.Candidates[0], NotCandidate
 	}
 	return v
+}
+
+func naiveMinority(s Snapshot) bool {
+	missed := 0
+	for _, n := range s.Nodes {
+		gone := slices.ContainsFunc(s.Departed, func(m Member) bool { return m.Name == n.Name && !m.Draining })
+		if len(s.Departed) == 0 && len(s.Members) < 2 {
+			gone = n.Name != s.Node && n.Labels["kubernetes.io/os"] != "windows"
+		}
+		if gone && n.Ready {
+			missed++
+		}
+	}
+	return missed > 0 && 2*len(s.Members) <= len(s.Members)+missed
+}
+
+// naiveRules is the lowest number of rules that a member knows.
+func naiveRules(s Snapshot) int {
+	rules := []int{election.Rules}
+	for _, m := range s.Members {
+		rules = append(rules, max(1, m.Rules))
+	}
+	return slices.Min(rules)
 }
 
 func naiveHolders(s Snapshot, a netip.Addr) []Service {
@@ -127,30 +153,94 @@ func naiveMatching(s Snapshot, a netip.Addr, svc Service) []config.Advertisement
 // naivePoll fills in candidates, best first, and exclusions; it returns the
 // Service that decided alone.
 func naivePoll(s Snapshot, a netip.Addr, heard []Service, v *Verdict) string {
-	try := func(services []Service, lastResort bool) bool {
-		v.Candidates, v.Excluded = nil, nil
+	order := []Reason{"", Settling, Stale, Draining, LinkDown}
+	try := func(services []Service, lastResort bool) Reason {
+		v.Candidates, v.Excluded, v.Behind = nil, nil, nil
+		byTier := map[Reason][]string{}
 		for _, name := range naiveNodes(s) {
 			if reason := naiveFault(s, a, name, services, lastResort); reason != "" {
 				v.Excluded = append(v.Excluded, Exclusion{name, reason})
-			} else {
-				v.Candidates = append(v.Candidates, name)
+				continue
+			}
+			tier := naiveTier(s, a, name, services, lastResort)
+			byTier[tier] = append(byTier[tier], name)
+			if tier != "" {
+				if v.Behind == nil {
+					v.Behind = map[string]Reason{}
+				}
+				v.Behind[name] = tier
 			}
 		}
-		v.Candidates = election.Rank(v.Candidates, a)
-		return len(v.Candidates) > 0
+		best := NoEligibleNode
+		for _, tier := range slices.Backward(order) {
+			if len(byTier[tier]) > 0 {
+				v.Candidates = append(election.Rank(byTier[tier], a), v.Candidates...)
+				best = tier
+			}
+		}
+		return best
 	}
-	for _, lastResort := range []bool{false, true} {
-		if try(heard, lastResort) {
+	for _, lastTier := range []Reason{Stale, Draining, LinkDown, "nobody else"} {
+		lastResort := lastTier == Draining || lastTier == "nobody else"
+		good := func(best Reason) bool {
+			return best != NoEligibleNode && (slices.Index(order, best) <= slices.Index(order, lastTier) || lastTier == "nobody else")
+		}
+		if good(try(heard, lastResort)) {
 			return ""
 		}
 		for _, svc := range heard {
-			if try([]Service{svc}, lastResort) {
+			if len(heard) > 1 && good(try([]Service{svc}, lastResort)) {
 				return svc.Namespace + "/" + svc.Name
 			}
 		}
 	}
 	try(heard, false)
 	return ""
+}
+
+func naiveTier(s Snapshot, a netip.Addr, name string, services []Service, lastResort bool) Reason {
+	if naiveRules(s) == 1 {
+		if m := naiveMember(s, name); m.Draining && lastResort {
+			return Draining
+		}
+		return ""
+	}
+	m := naiveMember(s, name)
+	for _, svc := range services {
+		if naiveLinksDown(s, a, m, svc) {
+			return LinkDown
+		}
+	}
+	switch {
+	case m.Draining && lastResort:
+		return Draining
+	case m.Stale:
+		return Stale
+	case m.Settling:
+		return Settling
+	}
+	return ""
+}
+
+func naiveMember(s Snapshot, name string) Member {
+	m := s.Members[slices.IndexFunc(s.Members, func(m Member) bool { return m.Name == name })]
+	if name == s.Node {
+		m.Links = append([]Link{}, s.Links...)
+	}
+	return m
+}
+
+// naiveLinksDown tells whether a member's links for a Service are there but down.
+func naiveLinksDown(s Snapshot, a netip.Addr, m Member, svc Service) bool {
+	i := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Name == m.Name })
+	var wishes []config.Layer2
+	for _, ad := range naiveMatching(s, a, svc) {
+		if ad.NodeSelector.Matches(s.Nodes[i].Labels) {
+			wishes = append(wishes, *ad.Layer2)
+		}
+	}
+	links := chooseLinks(m.Links, a, wishes)
+	return len(links) > 0 && !links[0].Up
 }
 
 func naiveNodes(s Snapshot) []string {
@@ -174,6 +264,8 @@ func naiveFault(s Snapshot, a netip.Addr, name string, services []Service, lastR
 		return Passive
 	case s.Members[member].Draining && !lastResort:
 		return Draining
+	case s.Members[member].Unfit != "" && naiveRules(s) > 1:
+		return s.Members[member].Unfit
 	case object < 0:
 		return NodeMissing
 	case s.Nodes[object].Deleting:
@@ -193,7 +285,7 @@ func naiveFault(s Snapshot, a netip.Addr, name string, services []Service, lastR
 	}
 	var faults []Reason
 	for _, svc := range services {
-		faults = append(faults, naiveServiceFault(s, a, s.Nodes[object], links, svc))
+		faults = append(faults, naiveServiceFault(s, a, s.Nodes[object], links, svc, naiveRules(s)))
 	}
 	for _, first := range []Reason{NotSelected, NoInterface, NoLocalEndpoint} {
 		if slices.Contains(faults, first) {
@@ -203,7 +295,7 @@ func naiveFault(s Snapshot, a netip.Addr, name string, services []Service, lastR
 	return ""
 }
 
-func naiveServiceFault(s Snapshot, a netip.Addr, n Node, links []Link, svc Service) Reason {
+func naiveServiceFault(s Snapshot, a netip.Addr, n Node, links []Link, svc Service, rules int) Reason {
 	var wishes []config.Layer2
 	for _, ad := range naiveMatching(s, a, svc) {
 		if ad.NodeSelector.Matches(n.Labels) {
@@ -219,6 +311,8 @@ func naiveServiceFault(s Snapshot, a netip.Addr, n Node, links []Link, svc Servi
 		return NotSelected
 	case links != nil && len(chooseLinks(links, a, wishes)) == 0:
 		return NoInterface
+	case links != nil && rules == 1 && !chooseLinks(links, a, wishes)[0].Up:
+		return NoInterface
 	case svc.Local && !slices.Contains(local, n.Name):
 		return NoLocalEndpoint
 	}
@@ -230,7 +324,7 @@ func TestDecideAgreesWithTheNaiveRules(t *testing.T) {
 		s := randomSnapshot(t, seed)
 		got := Decide(s)
 		for i := range got {
-			got[i].Links, got[i].Layer2 = nil, config.Layer2{}
+			got[i].Links, got[i].Layer2, got[i].outcome = nil, config.Layer2{}, nil
 		}
 		if diff := difference(naiveDecide(s), got); diff != "" {
 			t.Fatalf("seed %d (-naive +got):\n%s", seed, diff)
@@ -243,7 +337,7 @@ func difference(want, got any) string {
 	if reflect.DeepEqual(want, got) {
 		return ""
 	}
-	return gocmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}))
+	return gocmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.IgnoreUnexported(Verdict{}))
 }
 
 // Documents to draw from: none of the pools holds 198.51.100.0/24.
@@ -298,7 +392,13 @@ func randomSnapshot(t testing.TB, seed uint64) Snapshot {
 			s.Nodes = append(s.Nodes, randomNode(r, name))
 		}
 		if !one(8) {
-			m := Member{Name: name, Rules: election.Rules, Passive: one(12), Draining: one(8), Links: randomLinks(r)}
+			m := Member{
+				Name: name, Rules: election.Rules - r.IntN(2)*r.IntN(2)*r.IntN(2), Passive: one(12), Draining: one(8), Links: randomLinks(r),
+				Standing: Standing{Settling: one(5), Stale: one(8)},
+			}
+			if one(10) {
+				m.Unfit = DataPathDown
+			}
 			if name == s.Node {
 				s.Links = m.Links
 			}

@@ -7,10 +7,8 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
-// Names that Kubernetes and the cluster autoscaler use.
-const (
-	osLabel = "kubernetes.io/os"
-)
+// osLabel names the operating system of a Node.
+const osLabel = "kubernetes.io/os"
 
 // awayTaints say that the machine is out of service, shut down, or will be
 // removed by the cluster autoscaler. Cordon is none of them.
@@ -29,6 +27,9 @@ type node struct {
 	// fault is the first filter that the node fails whatever the address,
 	// empty if none. stayFault is the same with Draining left out.
 	fault, stayFault Reason
+
+	// tier is where the node stands whatever the address.
+	tier tier
 }
 
 // labels returns the labels of the Node object, nil without one.
@@ -57,33 +58,45 @@ func newNodes(s Snapshot) []node {
 		known[m.Name] = n
 	}
 	nodes := make([]node, 0, len(known))
+	rules := rulesOf(s.Members)
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		n := known[name]
-		n.stayFault = n.standing(s.Config.ExcludeLabel)
-		n.fault = n.stayFault
-		if n.member != nil && !n.member.Passive && n.member.Draining {
-			n.fault = Draining
-		}
+		n.judge(s.Config.ExcludeLabel, rules)
 		nodes = append(nodes, n)
 	}
 	return nodes
 }
 
-// standing returns the first filter that the node fails of those that depend
-// on no address, Draining left out; empty if it passes them all.
-func (n *node) standing(rule config.ExcludeLabel) Reason {
+// judge fills in all that depends on no address. Rules before the second know
+// of no standing: whoever obeys them cannot have heard of it either.
+func (n *node) judge(label config.ExcludeLabel, rules int) {
+	if n.member != nil && rules >= 2 {
+		n.tier = n.member.tier()
+	}
+	n.stayFault = n.filter(label, rules)
+	n.fault = n.stayFault
+	if n.member != nil && !n.member.Passive && n.member.Draining {
+		n.fault = Draining
+	}
+}
+
+// filter returns the first filter that the node fails of those that depend on
+// no address, Draining left out; empty if it passes them all.
+func (n *node) filter(label config.ExcludeLabel, rules int) Reason {
 	switch {
 	case n.member == nil:
 		return NoAnnouncer
 	case n.member.Passive:
 		return Passive
+	case n.member.Unfit != "" && rules >= 2:
+		return n.member.Unfit
 	case n.object == nil:
 		return NodeMissing
 	case n.object.Deleting:
 		return NodeDeleting
 	case n.object.NetworkUnavailable:
 		return NetworkUnavailable
-	case rule.Excludes(n.object.Labels):
+	case label.Excludes(n.object.Labels):
 		return ExcludeLabel
 	case slices.ContainsFunc(n.object.Taints, isAway):
 		return Tainted

@@ -130,9 +130,10 @@ type Verdict struct {
 	Reason   Reason   // why this node announces it, or does not
 
 	// Links are this node's links for it, sorted by name. There are none if
-	// this node can serve none of the Services: no link is up, no endpoint is
-	// here (policy Local), its announcer is passive, or the address may not be
-	// announced. Ranking, labels, taints and selectors do not count: whoever
+	// this node can serve none of the Services: no link is up (an owner has
+	// those that are down: it is the owner because no candidate has one that is
+	// up), no endpoint is here (policy Local), its announcer is passive, or the
+	// address may not be announced. Ranking, labels, taints and selectors do not count: whoever
 	// loses an address by those hands it over.
 	Links []Link
 
@@ -144,18 +145,25 @@ type Verdict struct {
 
 	// Candidates are the nodes that could announce it, best first, the best
 	// Ranked of them if there are more (Explain gives all); Eligible says how
-	// many there are. Excluded are the others, by name, each with the first
-	// filter that it failed.
+	// many there are. Behind are those of all candidates that stand in a lower
+	// tier than the normal one, each with the reason: Settling, Stale, Draining
+	// or LinkDown. Excluded are the others, by name, each with the first filter
+	// that it failed, again not more than Ranked; LeftOut counts them all.
 	Candidates []string
 	Eligible   int
+	Behind     map[string]Reason
 	Excluded   []Exclusion
+	LeftOut    map[Reason]int
 
 	// Holders are the Services that hold the address, oldest first, and
 	// whether the candidates are theirs.
 	Holders []Holder
+
+	outcome *outcome // where the reason of any node can be looked up; nil without candidates
 }
 
-// Ranked is how many candidates a Verdict of Decide names at most.
+// Ranked is how many candidates a Verdict of Decide names at most, and how
+// many excluded nodes.
 const Ranked = 16
 
 // Holder is a Service that holds an address.
@@ -189,6 +197,7 @@ const (
 	NoEndpoints     Reason = "NoEndpoints"     // no Service on it has a usable endpoint
 	NoAdvertisement Reason = "NoAdvertisement" // no advertisement selects its pool and Services
 	NoEligibleNode  Reason = "NoEligibleNode"  // every node is left out: see Excluded
+	NoQuorum        Reason = "NoQuorum"        // this node is in a minority, and the configuration forbids it to announce
 )
 
 // Reasons for a Service on an address, besides NotAllocated, Deleting,
@@ -209,7 +218,7 @@ const (
 const (
 	NoAnnouncer        Reason = "NoAnnouncer"        // no live announcer on it
 	Passive            Reason = "Passive"            // its announcer has not synced yet
-	Draining           Reason = "Draining"           // its announcer is leaving, and there is another candidate
+	Draining           Reason = "Draining"           // it is leaving, and there is another candidate
 	NodeNotReady       Reason = "NodeNotReady"       // its Node has been NotReady for a minute
 	DataPathDown       Reason = "DataPathDown"       // its kube-proxy says that it forwards nothing
 	NodeMissing        Reason = "NodeMissing"        // there is no such Node object
@@ -221,6 +230,14 @@ const (
 	NotSelected        Reason = "NotSelected"        // by no advertisement's node selector
 	NoInterface        Reason = "NoInterface"        // no usable link for the address
 	NoLocalEndpoint    Reason = "NoLocalEndpoint"    // externalTrafficPolicy: Local and no ready endpoint there
+)
+
+// Reasons why a candidate stands behind others, besides Draining where nobody
+// else could serve. The best comes first.
+const (
+	Settling Reason = "Settling" // it came back a short while ago
+	Stale    Reason = "Stale"    // it has no API server while most others have one
+	LinkDown Reason = "LinkDown" // its link for the address is down
 )
 
 // Announcement is what a Speaker is to do about one address.

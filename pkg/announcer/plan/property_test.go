@@ -69,7 +69,7 @@ func TestNodesWithOneViewAgreeOnOneOwner(t *testing.T) {
 func common(verdicts []Verdict) []Verdict {
 	out := slices.Clone(verdicts)
 	for i := range out {
-		out[i].Reason, out[i].Links, out[i].Layer2 = "", nil, config.Layer2{}
+		out[i].Reason, out[i].Links, out[i].Layer2, out[i].outcome = "", nil, config.Layer2{}, nil
 	}
 	return out
 }
@@ -102,9 +102,18 @@ func shuffle[T any](list []T) []T {
 	return list
 }
 
+// oneRelease returns a snapshot whose members all know the same rules.
+func oneRelease(s Snapshot) Snapshot {
+	s.Members = slices.Clone(s.Members)
+	for i := range s.Members {
+		s.Members[i].Rules = election.Rules
+	}
+	return s
+}
+
 func TestLosingANodeMovesOnlyItsAddresses(t *testing.T) {
 	for seed := range uint64(seeds) {
-		s := randomSnapshot(t, seed)
+		s := oneRelease(randomSnapshot(t, seed))
 		before := owners(Decide(s))
 		for _, lost := range s.Members {
 			after := s
@@ -120,7 +129,7 @@ func TestLosingANodeMovesOnlyItsAddresses(t *testing.T) {
 
 func TestAJoiningNodeTakesAddressesOnlyForItself(t *testing.T) {
 	for seed := range uint64(seeds) {
-		s := randomSnapshot(t, seed)
+		s := oneRelease(randomSnapshot(t, seed))
 		after := owners(Decide(s))
 		for _, joins := range s.Members {
 			before := s
@@ -142,7 +151,7 @@ func owners(verdicts []Verdict) map[netip.Addr]string {
 	return out
 }
 
-func TestAnnouncementsAreSortedAndHaveLinksThatAreUp(t *testing.T) {
+func TestAnnouncementsAreSortedAndHaveLinksThatAreUpIfAnyIs(t *testing.T) {
 	for seed := range uint64(seeds) {
 		s := randomSnapshot(t, seed)
 		verdicts := Decide(s)
@@ -152,7 +161,9 @@ func TestAnnouncementsAreSortedAndHaveLinksThatAreUp(t *testing.T) {
 			if i > 0 && !announcements[i-1].Address.Less(a.Address) {
 				t.Fatalf("seed %d: %s does not come before %s", seed, announcements[i-1].Address, a.Address)
 			}
-			if len(a.Links) == 0 || slices.ContainsFunc(a.Links, func(l Link) bool { return !l.Up }) {
+			v := verdicts[slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Address == a.Address })]
+			up := v.Behind[v.Owner] != LinkDown || a.Yield
+			if len(a.Links) == 0 || slices.ContainsFunc(a.Links, func(l Link) bool { return l.Up != up }) {
 				t.Fatalf("seed %d: %s is announced on %v", seed, a.Address, a.Links)
 			}
 			owned[a.Address] = !a.Yield
@@ -228,5 +239,36 @@ func TestExplainGivesTheSameVerdictWithTheWholeRanking(t *testing.T) {
 	}
 	if _, held := Explain(s, netip.MustParseAddr("192.0.2.99")); held {
 		t.Error("an address that no Service holds is explained")
+	}
+}
+
+// A rolling update: as long as one announcer is of the release before, those of
+// the new one decide as it does, though they know more.
+func TestReleasesSideBySideAgreeOnEachOwner(t *testing.T) {
+	mixed := 0
+	for seed := range uint64(4 * seeds) {
+		s := told(randomSnapshot(t, seed))
+		s.Config.Membership.Quorum = config.QuorumOff
+		if len(s.Members) == 0 || rulesOf(s.Members) == election.Rules {
+			continue
+		}
+		mixed++
+		old := s
+		old.Members = slices.Clone(s.Members)
+		for i := range old.Members {
+			old.Members[i].Standing, old.Members[i].Rules = Standing{}, 1 // all that it can hear
+		}
+		if got, want := owners(Decide(s)), owners(naiveDecide(old)); !maps.Equal(got, want) {
+			t.Fatalf("seed %d: the old release elects\n%v\nthe new one\n%v", seed, want, got)
+		}
+		for node := range s.Members {
+			seen := asSeenBy(s, s.Members[node].Name)
+			if got := owners(Decide(seen)); !maps.Equal(got, owners(Decide(s))) {
+				t.Fatalf("seed %d: %s elects others", seed, seen.Node)
+			}
+		}
+	}
+	if mixed < seeds/2 {
+		t.Errorf("only %d clusters were of two releases", mixed)
 	}
 }

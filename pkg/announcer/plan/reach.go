@@ -10,7 +10,7 @@ import (
 // nodes are selected and have a usable link.
 type reach struct {
 	id     int
-	faults []Reason // by node: NotSelected, NoInterface, or empty
+	faults []Reason // by node: NotSelected, NoInterface, LinkDown, or empty
 }
 
 // reach works that out, or has it from another address of the same subnets.
@@ -21,22 +21,44 @@ func (v *view) reach(address netip.Addr, advertisements []int) *reach {
 	}
 	r := &reach{id: len(v.reaches), faults: make([]Reason, len(v.nodes))}
 	for i := range v.nodes {
-		wishes := v.wishes(i, advertisements)
-		switch {
-		case len(wishes) == 0:
-			r.faults[i] = NotSelected
-		case v.nodes[i].told() && len(chooseLinks(v.nodes[i].member.Links, address, wishes)) == 0:
-			r.faults[i] = NoInterface
-		}
+		r.faults[i] = v.linkFault(i, address, v.wishes(i, advertisements))
 	}
 	v.reaches[key] = r
 	return r
 }
 
+// linkFault says what keeps a node's links from announcing an address as
+// wished. Rules before the second make no difference between a link that is
+// down and none.
+func (v *view) linkFault(node int, address netip.Addr, wishes []config.Layer2) Reason {
+	switch {
+	case len(wishes) == 0:
+		return NotSelected
+	case !v.nodes[node].told():
+		return ""
+	}
+	links := chooseLinks(v.nodes[node].member.Links, address, wishes)
+	switch {
+	case len(links) == 0 || !links[0].Up && v.rules < 2:
+		return NoInterface
+	case !links[0].Up:
+		return LinkDown
+	}
+	return ""
+}
+
 // part is how this node announces addresses of the same subnets.
 type part struct {
-	links  []Link
+	links  []Link // all up, or all down
 	layer2 config.Layer2
+}
+
+// up returns the links that are up.
+func (p part) up() []Link {
+	if len(p.links) > 0 && !p.links[0].Up {
+		return nil
+	}
+	return p.links
 }
 
 // ownPart returns how this node announces an address of which it is a

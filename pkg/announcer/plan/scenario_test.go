@@ -75,6 +75,9 @@ func deeds(s Snapshot) string {
 				deed = "would hand over"
 			}
 			fmt.Fprintf(&b, "%s %s %s on %s", m.Name, deed, a.Address, strings.Join(linkNames(a.Links), ", "))
+			if a.Ask {
+				b.WriteString(", asking first")
+			}
 			if a.Layer2.GratuitousRefresh != time.Minute || a.Layer2.ConflictDetection != config.ConflictWarn {
 				fmt.Fprintf(&b, ", refresh %s, conflicts %s", a.Layer2.GratuitousRefresh, a.Layer2.ConflictDetection)
 			}
@@ -100,7 +103,10 @@ type (
 		Addresses          []netip.Addr
 		Object             string // missing, deleting
 		NetworkUnavailable bool
-		Announcer          string // none, passive, draining
+		Announcer          string // none, passive, draining, departed; for the last the Node must be ready to be missed
+		Standing           string // settling, stale, or the reason why it is unfit
+		Rules              int    // default: the newest
+		Ready              bool
 		Links              map[string]linkDoc
 		LinksUntold        bool
 	}
@@ -159,24 +165,41 @@ func (doc scenarioDoc) snapshot() Snapshot {
 		if n.Object != "missing" {
 			s.Nodes = append(s.Nodes, Node{
 				Name: name, Labels: n.Labels, Taints: n.Taints, Addresses: n.Addresses,
-				Deleting: n.Object == "deleting", NetworkUnavailable: n.NetworkUnavailable,
+				Deleting: n.Object == "deleting", NetworkUnavailable: n.NetworkUnavailable, Ready: n.Ready,
 			})
 		}
-		if n.Announcer != "none" {
-			m := Member{
-				Name: name, Rules: election.Rules, Links: n.links(),
-				Passive: n.Announcer == "passive", Draining: n.Announcer == "draining",
-			}
-			if name == s.Node {
-				s.Links = m.Links
-			}
+		m := n.member(name)
+		switch n.Announcer {
+		case "none":
+		case "departed":
+			s.Departed = append(s.Departed, m)
+		default:
 			s.Members = append(s.Members, m)
+		}
+		if name == s.Node {
+			s.Links, s.Self = m.Links, m.Standing
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(doc.Services)) {
 		s.Services = append(s.Services, doc.Services[key].service(key))
 	}
 	return s
+}
+
+func (n nodeDoc) member(name string) Member {
+	m := Member{
+		Name: name, Rules: cmp.Or(n.Rules, election.Rules), Links: n.links(),
+		Passive: n.Announcer == "passive", Draining: n.Announcer == "draining",
+	}
+	switch n.Standing {
+	case "settling":
+		m.Settling = true
+	case "stale":
+		m.Stale = true
+	default:
+		m.Unfit = Reason(n.Standing)
+	}
+	return m
 }
 
 func (n nodeDoc) links() []Link {

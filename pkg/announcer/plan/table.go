@@ -21,15 +21,21 @@ func (v Verdict) write(b *strings.Builder) {
 		writeLine(b, "links here", names)
 	}
 	if len(v.Candidates) > 0 {
-		names := v.Candidates
+		var names []string
+		for _, name := range v.Candidates {
+			names = append(names, v.standing(name))
+		}
 		if more := v.Eligible - len(names); more > 0 {
-			names = append(names[:len(names):len(names)], fmt.Sprintf("and %d more", more))
+			names = append(names, fmt.Sprintf("and %d more", more))
 		}
 		writeLine(b, "candidates", names)
 	}
 	var out, mute []string
 	for _, e := range v.Excluded {
 		out = append(out, fmt.Sprintf("%s %s", e.Node, e.Reason))
+	}
+	if more := v.MoreExcluded(); more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
 	}
 	for _, h := range v.Holders {
 		if h.Reason != Honoured && h.Reason != v.Reason {
@@ -38,6 +44,23 @@ func (v Verdict) write(b *strings.Builder) {
 	}
 	writeLine(b, "left out", out)
 	writeLine(b, "no say", mute)
+}
+
+// standing names a candidate, and why it stands behind others if it does.
+func (v Verdict) standing(candidate string) string {
+	if reason := v.Behind[candidate]; reason != "" {
+		return fmt.Sprintf("%s (%s)", candidate, reason)
+	}
+	return candidate
+}
+
+// MoreExcluded returns how many nodes are left out besides those of Excluded.
+func (v Verdict) MoreExcluded() int {
+	more := -len(v.Excluded)
+	for _, n := range v.LeftOut {
+		more += n
+	}
+	return more
 }
 
 // headline is who announces the address, or why nobody does.

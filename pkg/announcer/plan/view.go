@@ -15,7 +15,10 @@ import (
 type view struct {
 	config         config.Config
 	nodes          []node // Node objects and members together, by name
+	names          []string
 	node           string
+	rules          int
+	shown          int // how many candidates and excluded nodes a Verdict names at most
 	self           int // the place of this announcer's Node among them, -1 if it is not there
 	advertisements []advertisement
 	subnets        subnets
@@ -25,19 +28,27 @@ type view struct {
 	holders   map[netip.Addr][]holder // oldest first
 
 	reaches  map[string]*reach
+	grounds  map[string]*ground
 	outcomes map[string]*outcome
 	parts    map[string]part
 }
 
-func newView(s Snapshot) *view {
+func newView(s Snapshot, shown int) *view {
 	v := &view{
 		node:     s.Node,
+		rules:    rulesOf(s.Members),
+		shown:    shown,
 		nodes:    newNodes(s),
 		config:   s.Config,
 		taken:    taken(s),
 		reaches:  map[string]*reach{},
+		grounds:  map[string]*ground{},
 		outcomes: map[string]*outcome{},
 		parts:    map[string]part{},
+	}
+	v.names = make([]string, len(v.nodes))
+	for i := range v.nodes {
+		v.names[i] = v.nodes[i].name
 	}
 	v.self = v.index(s.Node)
 	v.subnets = newSubnets(v.nodes)

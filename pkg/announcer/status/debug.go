@@ -12,11 +12,6 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
-// shownExclusions is how many excluded nodes /debug/plan shows of an address.
-// In a big cluster with few announcers all of them would be millions. Who needs
-// them decides again from the snapshot.
-const shownExclusions = 16
-
 // Plan is what /debug/plan shows: all that the last pass was decided from, and
 // what came of it. Changing a name in it is an API change.
 type Plan struct {
@@ -28,15 +23,11 @@ type Plan struct {
 	Document string
 	World    World
 
-	Verdicts  []Verdict
+	// Verdicts name the first of many candidates and excluded nodes. Who needs
+	// all of them asks plan.Explain with the snapshot.
+	Verdicts  []plan.Verdict
 	Answering []plan.Announcement // what is really answered for, those being handed over included
 	LeftOut   map[string]string   // links of this node that never carry an announcement, with the cause
-}
-
-// Verdict is a verdict with only the first of its excluded nodes.
-type Verdict struct {
-	plan.Verdict
-	MoreExcluded int // how many are not shown
 }
 
 // World is a snapshot without its configuration.
@@ -50,6 +41,7 @@ type World struct {
 	Links    []plan.Link
 	Reserved []netip.Addr
 	Returns  int
+	Isolated bool
 }
 
 // Snapshot puts together what the decisions were made from, so that they can
@@ -62,7 +54,7 @@ func (p Plan) Snapshot() (plan.Snapshot, error) {
 	w := p.World
 	return plan.Snapshot{
 		Node: w.Node, Self: w.Self, Config: c, Services: w.Services, Nodes: w.Nodes, Members: w.Members,
-		Departed: w.Departed, Links: w.Links, Reserved: w.Reserved, Returns: w.Returns,
+		Departed: w.Departed, Links: w.Links, Reserved: w.Reserved, Returns: w.Returns, Isolated: w.Isolated,
 	}, nil
 }
 
@@ -75,12 +67,10 @@ func (s *Status) Plan() Plan {
 		Document: s.o.Document(),
 		World: World{
 			Node: s.o.Node, Self: from.Self, Services: from.Services, Nodes: from.Nodes, Members: from.Members,
-			Departed: from.Departed, Links: from.Links, Reserved: from.Reserved, Returns: from.Returns,
+			Departed: from.Departed, Links: from.Links, Reserved: from.Reserved, Returns: from.Returns, Isolated: from.Isolated,
 		},
-		LeftOut: s.o.LeftOut(),
-	}
-	for _, v := range last.Verdicts {
-		p.Verdicts = append(p.Verdicts, shorten(v))
+		Verdicts: last.Verdicts,
+		LeftOut:  s.o.LeftOut(),
 	}
 	for _, a := range s.o.Answering() {
 		a.Peers = nil // the same for all of them, and to be seen at the members
@@ -90,15 +80,6 @@ func (s *Status) Plan() Plan {
 		p.Error = last.Err.Error()
 	}
 	return p
-}
-
-func shorten(v plan.Verdict) Verdict {
-	more := len(v.Excluded) - shownExclusions
-	if more <= 0 {
-		return Verdict{Verdict: v}
-	}
-	v.Excluded = v.Excluded[:shownExclusions]
-	return Verdict{Verdict: v, MoreExcluded: more}
 }
 
 // servePlan writes the plan as JSON, or with ?format=text as a table.
@@ -126,10 +107,5 @@ func (p Plan) writeText(w io.Writer) {
 	if p.Error != "" {
 		fmt.Fprintf(w, "the last pass failed: %s\n", p.Error)
 	}
-	for _, v := range p.Verdicts {
-		fmt.Fprint(w, plan.Table([]plan.Verdict{v.Verdict}))
-		if v.MoreExcluded > 0 {
-			fmt.Fprintf(w, "  and %d more left out\n", v.MoreExcluded)
-		}
-	}
+	fmt.Fprint(w, plan.Table(p.Verdicts))
 }

@@ -139,8 +139,8 @@ func (s state) collectPlan(ch chan<- prometheus.Metric, p *Pass) {
 	reasons, excluded := map[plan.Reason]int{}, map[plan.Reason]int{}
 	for _, v := range p.Verdicts {
 		reasons[v.Reason]++
-		for _, e := range v.Excluded {
-			excluded[e.Reason]++
+		for reason, n := range v.LeftOut {
+			excluded[reason] += n
 		}
 	}
 	emit(ch, prometheus.GaugeValue, "addresses", "Addresses that Services hold, by why this node announces them or does not.",

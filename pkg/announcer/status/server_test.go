@@ -110,13 +110,15 @@ func TestDebugPlanCanBeReplayed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	values := cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty()}
+	values := cmp.Options{
+		cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(plan.Verdict{}),
+	}
 	if diff := cmp.Diff(p.Verdicts, plan.Decide(again), values); diff != "" {
 		t.Errorf("decided again from the page:\n%s", diff)
 	}
 	for i, v := range got.Verdicts {
-		if diff := cmp.Diff(p.Verdicts[i], v.Verdict, values); diff != "" || v.MoreExcluded != 0 {
-			t.Errorf("a verdict on the page, %d more excluded:\n%s", v.MoreExcluded, diff)
+		if diff := cmp.Diff(p.Verdicts[i], v, values); diff != "" || v.MoreExcluded() != 0 {
+			t.Errorf("a verdict on the page, %d more excluded:\n%s", v.MoreExcluded(), diff)
 		}
 	}
 	s.Config, again.Config = config.Config{}, config.Config{}
@@ -148,16 +150,17 @@ func TestDebugPlanIsOfBearableLength(t *testing.T) {
 	}
 	r.Observe(pass(s, nil))
 	p := r.Plan()
-	if got := p.Verdicts[0]; len(got.Excluded) != shownExclusions || got.MoreExcluded != 501-shownExclusions {
-		t.Errorf("%d excluded nodes shown and %d not", len(got.Excluded), got.MoreExcluded)
+	if got := p.Verdicts[0]; len(got.Excluded) != plan.Ranked || got.MoreExcluded() != 501-plan.Ranked {
+		t.Errorf("%d excluded nodes shown and %d not", len(got.Excluded), got.MoreExcluded())
 	}
 	var text strings.Builder
 	p.writeText(&text)
-	if got, want := strings.Count(text.String(), "and 485 more left out\n"), 2; got != want {
+	if got, want := strings.Count(text.String(), ", and 485 more\n"), 2; got != want {
 		t.Errorf("%d times the rest, want %d:\n%s", got, want, &text)
 	}
-	if again, _ := p.Snapshot(); len(plan.Decide(again)[0].Excluded) != 501 {
-		t.Error("decided again, not all are there")
+	again, _ := p.Snapshot()
+	if v, _ := plan.Explain(again, p.Verdicts[0].Address); len(v.Excluded) != 501 {
+		t.Errorf("decided again, %d are there", len(v.Excluded))
 	}
 }
 

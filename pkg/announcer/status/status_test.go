@@ -41,7 +41,7 @@ func world(t *testing.T) plan.Snapshot {
 		s.Nodes = append(s.Nodes, plan.Node{Name: name, Labels: map[string]string{"kubernetes.io/os": "linux"}, Addresses: []netip.Addr{address}})
 		link := plan.Link{Name: "eth0", Index: 2, MAC: "02:00:00:00:00:0" + name[1:], Up: true, NodeIP: true, Default: true,
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
-		s.Members = append(s.Members, plan.Member{Name: name, Rules: 1, Draining: name == "n3", Links: []plan.Link{link}})
+		s.Members = append(s.Members, plan.Member{Name: name, Rules: 2, Draining: name == "n3", Links: []plan.Link{link}})
 	}
 	s.Links = s.Members[0].Links
 	for _, name := range []string{"101", "102", "103"} {

@@ -1,0 +1,227 @@
+package plan
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+)
+
+// outcome is what the nodes are for addresses with equal demands.
+type outcome struct {
+	ground   *ground
+	local    [][]int // for each demand with policy Local, the nodes whose endpoints count
+	field    field   // the candidates
+	behind   map[string]Reason
+	excluded []Exclusion // the first of them
+	leftOut  map[Reason]int
+	decisive int // the demand whose candidates they are, -1: of all demands
+}
+
+// ground is what the nodes are for demands of equal reach, before it matters
+// where endpoints are. Thousands of Services with policy Local share one.
+type ground struct {
+	names   []string
+	faults  []Reason // by node: the first filter that it fails, empty if none
+	tiers   []tier   // by node
+	passing []int    // the nodes without a fault, ascending
+	leftOut map[Reason]int
+}
+
+// poll sorts the nodes into candidates and others. A node must pass for every
+// demand. If none does, the oldest demand that any node passes for decides
+// alone: some of the Services announced is better than none. A draining node
+// is a candidate only where no other could serve: until it has left, it serves
+// better than nobody. The last to be asked are those whose link is down.
+func (v *view) poll(demands []demand) *outcome {
+	key := outcomeKey(demands)
+	if known, ok := v.outcomes[key]; ok {
+		return known
+	}
+	o := v.pollAnew(demands)
+	v.outcomes[key] = o
+	return o
+}
+
+func (v *view) pollAnew(demands []demand) *outcome {
+	for _, try := range []struct {
+		lastResort bool
+		worst      tier
+	}{{false, stale}, {true, draining}, {false, linkDown}, {true, linkDown}} {
+		accept := func(demands []demand) *outcome {
+			o := v.filter(demands, try.lastResort)
+			if best, any := o.field.best(); !any || best > try.worst {
+				return nil
+			}
+			return o
+		}
+		if o := accept(demands); o != nil {
+			return v.describe(o)
+		}
+		for i := range demands {
+			if len(demands) == 1 {
+				break
+			}
+			if o := accept(demands[i : i+1]); o != nil {
+				o.decisive = i
+				return v.describe(o)
+			}
+		}
+	}
+	return v.describe(v.filter(demands, false))
+}
+
+// filter finds the candidates for some demands, the draining nodes among them
+// or not.
+func (v *view) filter(demands []demand, lastResort bool) *outcome {
+	o := &outcome{decisive: -1, ground: v.ground(demands, lastResort)}
+	passing := o.ground.passing
+	for _, d := range demands {
+		if d.local {
+			o.local = append(o.local, d.eligible)
+			passing = intersect(passing, d.eligible)
+		}
+	}
+	for _, i := range passing {
+		o.field.add(o.ground.tiers[i], o.ground.names[i])
+	}
+	return o
+}
+
+// describe fills in what is to be told of the candidates and of the others.
+func (v *view) describe(o *outcome) *outcome {
+	o.behind = o.field.behind()
+	o.leftOut = o.ground.leftOut
+	if away := len(o.ground.passing) - o.field.size; away > 0 {
+		o.leftOut = maps.Clone(o.leftOut)
+		o.leftOut[NoLocalEndpoint] += away
+	}
+	for i, name := range o.ground.names {
+		if len(o.excluded) >= v.shown {
+			break
+		}
+		if reason := o.fault(i); reason != "" {
+			o.excluded = append(o.excluded, Exclusion{name, reason})
+		}
+	}
+	return o
+}
+
+// fault returns the first filter that a node fails, empty if none.
+func (o *outcome) fault(node int) Reason {
+	if fault := o.ground.faults[node]; fault != "" {
+		return fault
+	}
+	for _, eligible := range o.local {
+		if !contains(eligible, node) {
+			return NoLocalEndpoint
+		}
+	}
+	return ""
+}
+
+// ground works out what the nodes are for demands, or has it from others of
+// the same reach.
+func (v *view) ground(demands []demand, lastResort bool) *ground {
+	var key []byte
+	for _, d := range demands {
+		key = binary.AppendUvarint(key, uint64(d.reach.id))
+	}
+	if lastResort {
+		key = append(key, "last resort"...)
+	}
+	if known, ok := v.grounds[string(key)]; ok {
+		return known
+	}
+	g := v.newGround(demands, lastResort)
+	v.grounds[string(key)] = g
+	return g
+}
+
+func (v *view) newGround(demands []demand, lastResort bool) *ground {
+	g := &ground{
+		names: v.names, faults: make([]Reason, len(v.nodes)), tiers: make([]tier, len(v.nodes)),
+		leftOut: map[Reason]int{},
+	}
+	for i := range v.nodes {
+		n := &v.nodes[i]
+		fault, down := n.fault, false
+		g.tiers[i] = n.tier
+		if lastResort {
+			fault = n.stayFault
+			if n.fault == Draining {
+				g.tiers[i] = draining
+			}
+		}
+		if fault == "" {
+			fault, down = reachFault(i, demands)
+		}
+		if down {
+			g.tiers[i] = linkDown
+		}
+		if fault == "" {
+			g.passing = append(g.passing, i)
+		} else {
+			g.faults[i] = fault
+			g.leftOut[fault]++
+		}
+	}
+	return g
+}
+
+// reachFault returns the first filter, of advertisements and links, that a
+// node fails for any demand, and whether it passes with a link that is down.
+func reachFault(node int, demands []demand) (first Reason, down bool) {
+	for _, d := range demands {
+		switch d.reach.faults[node] {
+		case NotSelected:
+			return NotSelected, false
+		case NoInterface:
+			first = NoInterface
+		case LinkDown:
+			down = true
+		}
+	}
+	return first, down && first == ""
+}
+
+func contains(ascending []int, number int) bool {
+	_, found := slices.BinarySearch(ascending, number)
+	return found
+}
+
+// intersect returns the numbers that both ascending lists have.
+func intersect(a, b []int) []int {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	var out []int
+	for _, number := range a {
+		if contains(b, number) {
+			out = append(out, number)
+		}
+	}
+	return out
+}
+
+// outcomeKey is equal for demands that get the same outcome.
+func outcomeKey(demands []demand) string {
+	var key []byte
+	for _, d := range demands {
+		key = binary.AppendUvarint(key, uint64(d.reach.id))
+		if !d.local {
+			key = append(key, 0)
+			continue
+		}
+		key = append(key, 1)
+		key = appendNumbers(key, d.eligible)
+	}
+	return string(key)
+}
+
+func appendNumbers(key []byte, numbers []int) []byte {
+	key = binary.AppendUvarint(key, uint64(len(numbers)))
+	for _, n := range numbers {
+		key = binary.AppendUvarint(key, uint64(n))
+	}
+	return key
+}

@@ -1,0 +1,95 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/election"
+)
+
+// tier is where a candidate stands: only those of the best tier that has any
+// compete for an address.
+type tier int
+
+// The tiers, best first. A node whose link is down comes last of all: it
+// serves nobody, while one that drains still does. It is a candidate all the
+// same, because then it answers as soon as the carrier is back.
+const (
+	normal tier = iota
+	settling
+	stale
+	draining
+	linkDown
+)
+
+// reasons say why a node stands in a tier.
+var reasons = [...]Reason{normal: "", settling: Settling, stale: Stale, draining: Draining, linkDown: LinkDown}
+
+// tier returns where a member stands whatever the address.
+func (m *Member) tier() tier {
+	switch {
+	case m.Stale:
+		return stale
+	case m.Settling:
+		return settling
+	}
+	return normal
+}
+
+// rulesOf returns the number of the rules to decide by: the lowest that a live
+// member knows, this one included. A member that tells none knows the first.
+func rulesOf(members []Member) int {
+	rules := election.Rules
+	for i := range members {
+		rules = min(rules, max(members[i].Rules, 1))
+	}
+	return rules
+}
+
+// field are candidates by tier.
+type field struct {
+	tiers [linkDown + 1][]string // by name
+	size  int
+}
+
+func (f *field) add(t tier, node string) {
+	f.tiers[t] = append(f.tiers[t], node)
+	f.size++
+}
+
+// best returns the best tier that has a candidate, and whether there is one.
+func (f *field) best() (tier, bool) {
+	for t := range f.tiers {
+		if len(f.tiers[t]) > 0 {
+			return tier(t), true
+		}
+	}
+	return 0, false
+}
+
+// has tells whether a node is a candidate.
+func (f *field) has(node string) bool {
+	for _, names := range f.tiers {
+		if _, found := slices.BinarySearch(names, node); found {
+			return true
+		}
+	}
+	return false
+}
+
+// behind returns all candidates that do not stand in the normal tier, each
+// with the reason; nil if there are none.
+func (f *field) behind() map[string]Reason {
+	var out map[string]Reason
+	for t, names := range f.tiers {
+		for _, name := range names {
+			if tier(t) == normal {
+				break
+			}
+			if out == nil {
+				out = map[string]Reason{}
+			}
+			out[name] = reasons[t]
+		}
+	}
+	return out
+}
