@@ -13,13 +13,8 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
-const (
-	// ignoreAnnotation takes a Service out of our hands. Changing it is an API change.
-	ignoreAnnotation = "ccm-baremetal.io/ignore"
-
-	// allocatedCondition is the CCM's verdict. Changing it is an API change.
-	allocatedCondition = "ccm-baremetal.io/Allocated"
-)
+// ignoreAnnotation takes a Service out of our hands. Changing it is an API change.
+const ignoreAnnotation = "ccm-baremetal.io/ignore"
 
 // service is a Service of type LoadBalancer, whoever's it is.
 type service struct {
@@ -82,20 +77,16 @@ func ingress(entries []corev1.LoadBalancerIngress) []netip.Addr {
 }
 
 // confirmed tells whether the CCM has confirmed all addresses of a status: the
-// condition is True, and its message names each of them at the beginning of a
-// part. So an address that somebody else has written into the status is not
+// condition is True, and its message confirms each of them. So an address that somebody else has written into the status is not
 // announced, not even until the CCM has repaired it.
 func confirmed(conditions []metav1.Condition, addresses []netip.Addr) bool {
-	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == allocatedCondition })
+	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == config.ConditionAllocated })
 	if i < 0 || conditions[i].Status != metav1.ConditionTrue {
 		return false
 	}
 	named := map[netip.Addr]bool{}
-	for part := range strings.SplitSeq(conditions[i].Message, "; ") {
-		text, _, _ := strings.Cut(part, " ")
-		if address, ok := parseAddr(strings.TrimSuffix(text, ",")); ok {
-			named[address] = true
-		}
+	for _, c := range config.Confirmed(conditions[i].Message) {
+		named[c.Address] = true
 	}
 	return !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return !named[a] })
 }

@@ -2,7 +2,6 @@ package source
 
 import (
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +25,7 @@ func balancer(namespace, name string, addresses ...string) *corev1.Service {
 		},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
 		Status: corev1.ServiceStatus{Conditions: []metav1.Condition{
-			{Type: allocatedCondition, Status: metav1.ConditionTrue, Message: verdict(addresses...)},
+			{Type: config.ConditionAllocated, Status: metav1.ConditionTrue, Message: verdict(addresses...)},
 		}},
 	}
 	for _, a := range addresses {
@@ -37,11 +36,11 @@ func balancer(namespace, name string, addresses ...string) *corev1.Service {
 
 // verdict is the message of the CCM that confirms addresses.
 func verdict(addresses ...string) string {
-	var parts []string
+	var confirmed []config.Confirmation
 	for _, a := range addresses {
-		parts = append(parts, a+` from pool "public"`)
+		confirmed = append(confirmed, config.Confirmation{Address: netip.MustParseAddr(a), Pool: "public"})
 	}
-	return strings.Join(parts, "; ")
+	return config.Verdict(confirmed)
 }
 
 func addrs(texts ...string) []netip.Addr {

@@ -192,7 +192,8 @@ func restored(b testing.TB, n int) ([]Request, []config.Pool) {
 	requests := wishes(n)
 	addr := netip.MustParseAddr("10.1.0.0")
 	for i := range requests {
-		requests[i].Held, requests[i].HeldSince = []netip.Addr{addr}, epoch.Add(time.Duration(i)*time.Second)
+		requests[i].Held, requests[i].Given = []netip.Addr{addr}, []config.Confirmation{{Address: addr, Pool: "default"}}
+		requests[i].HeldSince = epoch.Add(time.Duration(i) * time.Second)
 		addr = addr.Next().Next()
 	}
 	return requests, document(b, slash16("lowest"))

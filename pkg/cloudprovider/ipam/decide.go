@@ -27,6 +27,12 @@ func (s seat) addresses() []netip.Addr {
 	return s.kept
 }
 
+// keeps tells whether the Service goes on holding an address of the family, or
+// replaces it.
+func (s seat) keeps() bool { return len(s.kept) > 0 }
+
+func (s seat) empty() bool { return len(s.addresses()) == 0 }
+
 // Decide answers a request and remembers the answer as held (assumed, until
 // the Service's status shows it). It is idempotent: the same request in the
 // same state gets the same answer. A Service that gets less than it asked for
@@ -59,21 +65,35 @@ func (a *Allocator) seen(r Request) {
 // decide works out what a Service gets and makes it hold just that.
 func (a *Allocator) decide(s *service) Decision {
 	if stray, foreign := a.foreign(s); foreign {
-		d := Decision{Addresses: slices.Clone(s.held), Reason: ForeignAddress,
-			Message: fmt.Sprintf("%s was not given by this controller and is in no pool: left alone", stray)}
-		a.await(s, d, nil)
+		d := a.leaveAlone(s, stray)
+		a.await(s, d, passage{})
 		return d
 	}
 	seats := a.review(s)
-	blockers := a.fill(s, seats)
-	if s.require && slices.ContainsFunc(seats, func(t seat) bool { return len(t.addresses()) == 0 }) {
+	passage := a.fill(s, seats)
+	if s.require && !slices.ContainsFunc(seats, seat.keeps) && slices.ContainsFunc(seats, seat.empty) {
 		for i := range seats {
-			seats[i].kept, seats[i].got = nil, netip.Addr{}
+			seats[i].got = netip.Addr{}
 		}
 	}
 	a.hold(s, seats)
 	d := a.answer(s, seats)
-	a.await(s, d, blockers)
+	a.await(s, d, passage)
+	return d
+}
+
+// leaveAlone is the answer to a Service whose status others have written, with
+// an address that is in no pool.
+func (a *Allocator) leaveAlone(s *service, stray netip.Addr) Decision {
+	d := Decision{Addresses: slices.Clone(s.held), Foreign: true, Reason: ForeignAddress,
+		Message: config.Verdict(nil, fmt.Sprintf("%s was not given by this controller and is in no pool: left alone", stray))}
+	for _, addr := range s.held {
+		if b, barred := a.barred[addr]; barred && b.reason == NodeAddress {
+			d.Reason = NodeAddress
+			d.Message = config.Verdict(nil, fmt.Sprintf("%s was not given by this controller and is %s", addr, b.text))
+			break
+		}
+	}
 	return d
 }
 
@@ -179,9 +199,9 @@ func (a *Allocator) misfit(s *service, addr netip.Addr, at *place) string {
 	return ""
 }
 
-// fill looks for an address for each seat that needs one, and returns what
-// stood in the way.
-func (a *Allocator) fill(s *service, seats []seat) []blocker {
+// fill looks for an address for each seat that needs one, and returns what the
+// outcome depends on.
+func (a *Allocator) fill(s *service, seats []seat) passage {
 	q := search{Allocator: a, s: s}
 	var families []Family
 	q.gone = slices.Clone(s.held)
@@ -199,7 +219,7 @@ func (a *Allocator) fill(s *service, seats []seat) []blocker {
 		t := &seats[i]
 		t.got, t.refused = q.found[t.family.index()], q.refused[t.family.index()]
 	}
-	return q.blockers
+	return q.passage
 }
 
 // hold makes a Service hold what is in its seats, in their order.
@@ -225,4 +245,14 @@ func (a *Allocator) hold(s *service, seats []seat) {
 		s.ours, s.since = true, microsOf(a.now)
 	}
 	s.held = want
+	for _, t := range seats {
+		if t.got.IsValid() && t.keeps() {
+			s.reassigned = !t.asks && !slices.ContainsFunc(t.kept, a.isBarred)
+		}
+	}
+}
+
+func (a *Allocator) isBarred(addr netip.Addr) bool {
+	_, barred := a.barred[addr]
+	return barred
 }

@@ -62,6 +62,9 @@ func (a *Allocator) put(addr netip.Addr, h *holding) {
 	delete(a.origins, addr)
 	p := h.at.pool
 	p.held[familyOf(addr).index()]++
+	if !a.offered(h.at, addr) {
+		p.odd[familyOf(addr).index()]++
+	}
 	h.at.shelf.rested.cut(single(addr))
 	h.at.shelf.tired.cut(single(addr))
 	var counted []string
@@ -92,11 +95,31 @@ func (a *Allocator) claim(s *service, addr netip.Addr) {
 	s.held = append(s.held, addr)
 	a.share(s, addr)
 	a.stir(addr)
+	a.shut(s, h.at, familyOf(addr))
+}
+
+// shut has those looked at again whose words may be out of date, now that a
+// Service has taken an address: the last one of its pool, or of its quota.
+func (a *Allocator) shut(s *service, at *place, f Family) {
+	if at == nil {
+		return
+	}
+	p := at.pool
+	for _, b := range []blocker{
+		{kind: onFree, pool: p.Name, name: string(f)},
+		{kind: onQuota, pool: p.Name, name: s.namespace()},
+	} {
+		if len(a.doors[b]) > 0 && a.blocks(b) {
+			a.notice(a.doors[b])
+		}
+	}
 }
 
 // stir notes that others share an address now, or on other terms.
 func (a *Allocator) stir(addr netip.Addr) {
-	a.lift(blocker{kind: onAddress, addr: addr})
+	b := blocker{kind: onAddress, addr: addr}
+	a.lift(b)
+	a.notice(a.doors[b])
 	for s := range a.users(addr) {
 		if key := s.sharingKey(); key != "" {
 			a.lift(blocker{kind: onSharing, name: key})
@@ -145,6 +168,7 @@ func (a *Allocator) vacateAll(s *service) {
 	for len(s.leaving) > 0 {
 		a.vacate(s, s.leaving[0])
 	}
+	s.reassigned = false
 }
 
 func (a *Allocator) dropAll(s *service) {
@@ -165,6 +189,7 @@ func (a *Allocator) free(addr netip.Addr, h *holding) {
 	f := familyOf(addr)
 	h.at.pool.held[f.index()]--
 	if !a.offered(h.at, addr) {
+		h.at.pool.odd[f.index()]--
 		return
 	}
 	h.at.shelf.tired.add(single(addr))

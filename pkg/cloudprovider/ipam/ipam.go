@@ -21,12 +21,13 @@
 // onMismatch: reassign and there is somewhere to go. Priority, autoAssign,
 // draining and quotas are about what is given out next and offend nobody. An
 // address in no pool any more is moved by the rule of the pool that it lay in
-// last, if there is still a pool of that name; a restart forgets which that
-// was, so that it is kept from then on. A request that cannot be met moves
-// nobody either. A Service loses an address without getting another one only
-// by its own change: if it gives up the family, if it does not fit those any
-// more with which it shares, or if it requires both families and one cannot be
-// had; or if its address turns out to be another Service's for longer.
+// last, if there is still a pool of that name. A request that cannot be met moves
+// nobody either, nor does the wish for a second family: a Service that requires
+// both gets both or none, but one that holds an address already keeps it until
+// the other can be had. A Service loses an address without getting another one
+// only by its own change: if it gives up the family, or if it does not fit those
+// any more with which it shares; or if its address turns out to be another
+// Service's for longer.
 package ipam
 
 import (
@@ -83,8 +84,13 @@ type Request struct {
 	Local      bool   // externalTrafficPolicy: Local
 	Selector   string // canonical text of the selector; compared for Local only
 
-	Held      []netip.Addr // status.loadBalancer.ingress, in its order; never older than what the caller wrote last
-	HeldSince time.Time    // transition time of Allocated, if that is True or the reason NodeAddress; else zero: not given by us
+	// Held is status.loadBalancer.ingress, in its order, never older than what
+	// the caller wrote last. Given is what the condition Allocated confirms, if
+	// it is True or its reason NodeAddress, and HeldSince its transition time.
+	// What is held and was not given has been written by others.
+	Held      []netip.Addr
+	Given     []config.Confirmation
+	HeldSince time.Time
 }
 
 // Reason is the reason of the condition ccm-baremetal.io/Allocated. Changing
@@ -95,7 +101,7 @@ type Reason string
 const (
 	Allocated           Reason = "Allocated"
 	AddressOutsidePools Reason = "AddressOutsidePools" // kept, though its pool is gone
-	PartialFamilies     Reason = "PartialFamilies"     // PreferDualStack, and only one family to be had
+	PartialFamilies     Reason = "PartialFamilies"     // it has one of two families, and the other is not to be had
 )
 
 // Reasons with status False.
@@ -126,6 +132,9 @@ type Decision struct {
 	Addresses []netip.Addr
 	Reason    Reason
 
+	Foreign    bool // the Addresses were written by others
+	Reassigned bool // they replace others by the rule of a pool: nobody has asked for that, so it may take its time
+
 	// Unmet says, if the Reason is OK, why the Service has not all that it
 	// asks for or should have: a family is missing, a newer request cannot be
 	// met, or there is nothing to move to. What it holds is kept until then,
@@ -134,9 +143,8 @@ type Decision struct {
 	Unmet Reason
 
 	// Message is one sentence with counts and names, the same for the same
-	// state, its parts separated by "; ". If the Reason is OK it names each of
-	// the Addresses at the beginning of a part: that is how announcers know
-	// which addresses are confirmed, so changing it is an API change.
+	// state: a config.Verdict, which confirms just the Addresses, unless they
+	// are Foreign.
 	Message string
 }
 
@@ -162,6 +170,7 @@ type Allocator struct {
 	cooled  []freed // in the order of freeing; stale where cooling differs
 
 	waiting map[blocker][]*service // by age
+	doors   map[blocker][]*service // by age: who waits, but not for this
 	lifted  map[blocker]struct{}   // since serve
 	due     map[*service]struct{}  // to be served, whatever blocks them
 	woken   map[Key]struct{}       // whose answer has changed since Wake
@@ -176,6 +185,7 @@ func New() *Allocator {
 		circles:  map[string]map[circle]*common{},
 		cooling:  map[netip.Addr]time.Time{},
 		waiting:  map[blocker][]*service{},
+		doors:    map[blocker][]*service{},
 		lifted:   map[blocker]struct{}{},
 		due:      map[*service]struct{}{},
 		woken:    map[Key]struct{}{},

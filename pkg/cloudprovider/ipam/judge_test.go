@@ -22,6 +22,7 @@ func (l *life) judge(had, shown map[Key][]netip.Addr) {
 			}
 		}
 		l.judgeWords(key)
+		l.judgeMessage(key)
 		l.judgeLosses(key, had[key])
 		l.judgeGains(key, slices.Concat(had[key], shown[key]))
 	}
@@ -46,7 +47,7 @@ func (l *life) judgeWords(key Key) {
 	switch {
 	case d.Message == "" || d.Reason == "":
 		l.t.Errorf("%s has an answer without words: %+v", key, d)
-	case d.Reason.OK() == (len(d.Addresses) == 0) && d.Reason != ForeignAddress && d.Reason != NodeAddress:
+	case d.Reason.OK() == (len(d.Addresses) == 0) && !d.Foreign && d.Reason != NodeAddress:
 		l.t.Errorf("%s has %v with reason %s", key, d.Addresses, d.Reason)
 	case d.Reason.OK() && d.Unmet == "" && contradictory(r):
 		l.t.Errorf("%s asks for the impossible and is told that all is well: %+v", key, d)
@@ -55,9 +56,28 @@ func (l *life) judgeWords(key Key) {
 		return
 	}
 	for _, f := range families(r) {
-		if len(of(f, d.Addresses)) == 0 && (d.Unmet == "" || r.Policy == RequireDualStack) {
+		if len(of(f, d.Addresses)) == 0 && (d.Unmet == "" || d.Reason == Allocated) {
 			l.t.Errorf("%s lacks %s without a word: %+v", key, f, d)
 		}
+	}
+}
+
+// judgeMessage holds the message of an answer to what it confirms, and an
+// answer that was given before to what it would be now.
+func (l *life) judgeMessage(key Key) {
+	d := l.objects[key].answer
+	want := d.Addresses
+	if d.Foreign || !d.Reason.OK() && d.Reason != NodeAddress {
+		want = nil
+	}
+	if got := addressesOf(config.Confirmed(d.Message)); !slices.Equal(got, want) {
+		l.t.Errorf("%s has %v, but the message confirms %v: %s", key, d.Addresses, got, d.Message)
+	}
+	if l.broken {
+		return
+	}
+	if now := l.a.Decide(l.request(key), l.now); !now.equal(d) {
+		l.t.Errorf("%s was answered %+v, but now it is %+v", key, d, now)
 	}
 }
 
@@ -85,7 +105,7 @@ func (l *life) judgeLosses(key Key, before []netip.Addr) {
 // order.
 func (l *life) judgeGains(key Key, before []netip.Addr) {
 	o := l.objects[key]
-	if o.answer.Reason == ForeignAddress {
+	if o.answer.Foreign {
 		return
 	}
 	for _, addr := range o.answer.Addresses {
@@ -94,7 +114,7 @@ func (l *life) judgeGains(key Key, before []netip.Addr) {
 		}
 		others := l.others(key, addr)
 		for _, other := range others {
-			adopted := l.by && l.objects[other.Key].answer.Reason == ForeignAddress // neither had it from us
+			adopted := l.by && l.objects[other.Key].answer.Foreign // neither had it from us
 			if !compatible(o.spec, other) && !adopted {
 				l.t.Errorf("%s got %s, which %s has or shows", key, addr, other.Key)
 			}

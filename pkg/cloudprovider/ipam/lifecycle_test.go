@@ -3,11 +3,23 @@ package ipam
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"reflect"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
+
+// given is what a condition says that confirms addresses.
+func given(list ...netip.Addr) []config.Confirmation {
+	var out []config.Confirmation
+	for _, addr := range list {
+		out = append(out, config.Confirmation{Address: addr})
+	}
+	return out
+}
 
 // TestRestoreSettlesDuplicates restores Services that show one address: who
 // has held it longest keeps it, in whatever order they are listed, and whether
@@ -18,7 +30,7 @@ func TestRestoreSettlesDuplicates(t *testing.T) {
 		r.Held = addresses("192.0.2.10")
 		r.Created = epoch.Add(created)
 		if since > 0 {
-			r.HeldSince = epoch.Add(since)
+			r.Given, r.HeldSince = given(r.Held...), epoch.Add(since)
 		}
 		return r
 	}
@@ -64,14 +76,14 @@ func TestLateDuplicateEvictsTheJunior(t *testing.T) {
 	junior := wish(t, "shop/junior")
 	d := a.Decide(junior, epoch)
 	senior := wish(t, "shop/senior")
-	senior.Held, senior.HeldSince = d.Addresses, epoch.Add(-time.Hour)
+	senior.Held, senior.Given, senior.HeldSince = d.Addresses, given(d.Addresses...), epoch.Add(-time.Hour)
 	if got := a.Decide(senior, epoch.Add(time.Second)); !slices.Equal(got.Addresses, d.Addresses) {
 		t.Errorf("the senior holder is answered %+v", got)
 	}
 	if woken := a.Wake(); !slices.Equal(woken, []Key{"shop/junior"}) {
 		t.Errorf("woken is %v", woken)
 	}
-	junior.Held, junior.HeldSince = d.Addresses, epoch
+	junior.Held, junior.Given, junior.HeldSince = d.Addresses, given(d.Addresses...), epoch
 	got := a.Decide(junior, epoch.Add(2*time.Second))
 	if len(got.Addresses) != 1 || slices.Equal(got.Addresses, d.Addresses) {
 		t.Errorf("the junior holder is answered %+v", got)

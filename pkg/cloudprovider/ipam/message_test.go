@@ -2,16 +2,15 @@ package ipam
 
 import (
 	"net/netip"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
-// Announcers take an address for confirmed only if the message names it at the
-// beginning of a part.
-func TestMessageNamesEveryConfirmedAddressAtTheBeginningOfAPart(t *testing.T) {
+// Announcers announce only what the message confirms.
+func TestMessageConfirmsEveryAddress(t *testing.T) {
 	pools := func(document string) []config.Pool {
 		c, err := config.Load([]byte("apiVersion: ccm-baremetal.io/v1alpha1\nkind: CloudConfig\n" + document))
 		if err != nil {
@@ -33,30 +32,23 @@ func TestMessageNamesEveryConfirmedAddressAtTheBeginningOfAPart(t *testing.T) {
 			t.Fatalf("%s: got %+v, want two addresses and %s", what, d, reason)
 		}
 		for _, address := range d.Addresses {
-			if !begins(d.Message, address) {
-				t.Errorf("%s: no part of %q begins with %s", what, d.Message, address)
+			if !confirms(d.Message, address) {
+				t.Errorf("%s: %q does not confirm %s", what, d.Message, address)
 			}
 		}
 		return d
 	}
 	d := check("allocated", request, Allocated)
-	request.Held, request.HeldSince = d.Addresses, now
+	request.Held, request.Given, request.HeldSince = d.Addresses, config.Confirmed(d.Message), now
 	asking := request
 	asking.Addresses = []netip.Addr{netip.MustParseAddr("2001:db8:66::1"), netip.MustParseAddr("198.51.100.66")}
-	if d := check("asking for the impossible", asking, Allocated); begins(d.Message, asking.Addresses[0]) || begins(d.Message, asking.Addresses[1]) {
+	if d := check("asking for the impossible", asking, Allocated); confirms(d.Message, asking.Addresses[0]) || confirms(d.Message, asking.Addresses[1]) {
 		t.Errorf("%q confirms what was refused", d.Message)
 	}
 	a.Configure(pools("pools: [{name: b, addresses: [203.0.113.1]}]"), Cluster{})
 	check("kept outside the pools", request, AddressOutsidePools)
 }
 
-// begins tells whether a part of a message begins with an address.
-func begins(message string, address netip.Addr) bool {
-	for part := range strings.SplitSeq(message, "; ") {
-		text, _, _ := strings.Cut(part, " ")
-		if strings.TrimSuffix(text, ",") == address.String() {
-			return true
-		}
-	}
-	return false
+func confirms(message string, address netip.Addr) bool {
+	return slices.Contains(addressesOf(config.Confirmed(message)), address)
 }

@@ -43,8 +43,8 @@ func (m *model) note() {
 	m.inUse = using
 }
 
-// forget is what a restart does: only the statuses are known, and nothing of
-// what was freed before.
+// forget is what a restart does: only the statuses are known, with the pools
+// that their messages name, and nothing of what was freed before.
 func (m *model) forget() {
 	clear(m.freedAt)
 	clear(m.inUse)
@@ -52,6 +52,9 @@ func (m *model) forget() {
 	for _, o := range m.objects {
 		for _, addr := range o.status {
 			m.inUse[addr] = true
+		}
+		for _, c := range config.Confirmed(o.message) {
+			m.lastIn[c.Address] = c.Pool
 		}
 	}
 }
@@ -286,7 +289,7 @@ func (m *model) seeks(r Request, has []netip.Addr) bool {
 func (m *model) starves(key Key) string {
 	o := m.objects[key]
 	r, has := o.spec, o.answer.Addresses
-	if o.answer.Reason == ForeignAddress || contradictory(r) {
+	if o.answer.Foreign || contradictory(r) {
 		return ""
 	}
 	if r.Policy == RequireDualStack && len(has) == 0 {

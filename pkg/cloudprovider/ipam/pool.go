@@ -18,6 +18,7 @@ type pool struct {
 	general      [2]*shelf // by family: what any Service may get
 	size         [2]uint64 // by family: what could be given out, held or not
 	held         [2]int    // by family
+	odd          [2]int    // how many of them would not be given out
 	perNamespace map[string]int
 }
 

@@ -8,10 +8,14 @@ import (
 // quota says, if the namespace has its share of a pool already, so: for an
 // address, which may be one that it shares, or for any that is free.
 func (q *search) quota(p *pool, f Family, addr netip.Addr) *refusal {
+	if p.MaxPerNamespace == 0 {
+		return nil
+	}
 	if h := q.holdings[addr]; h != nil && h.inNamespace(q.s.namespace()) {
 		return nil
 	}
 	if !p.full(q.s.namespace(), q.givesBack(p, f)) {
+		q.passes(blocker{kind: onQuota, pool: p.Name, name: q.s.namespace()})
 		return nil
 	}
 	kind := onQuota

@@ -18,6 +18,8 @@ type service struct {
 	held    []netip.Addr // in the order of families; if not ours, in that of the status
 	leaving []netip.Addr // given up, but its status may still show them
 	wait    *wait        // nil: it has what it asked for
+
+	reassigned bool // what it is leaving was replaced by the rule of a pool
 }
 
 // standing is what decides between Services that want the same.
@@ -133,7 +135,11 @@ func byAge(a, b *service) int {
 // standingOf takes the condition of a Service at its word: what it holds is
 // ours if the condition says so.
 func standingOf(r Request) standing {
-	return standing{key: r.Key, created: microsOf(r.Created), ours: !r.HeldSince.IsZero(), since: microsOf(r.HeldSince)}
+	s := standing{key: r.Key, created: microsOf(r.Created), ours: len(r.Given) > 0}
+	if s.ours {
+		s.since = microsOf(r.HeldSince)
+	}
+	return s
 }
 
 // seniority orders Services that claim the same address: who has it from us
@@ -186,7 +192,7 @@ func (s *service) contradiction() *refusal {
 			return refuse(FamilyUnavailable, "%s is requested, but the Service has no %s", addr, f)
 		}
 		if first, _ := s.wantsAddress(f); slices.Index(s.asked.addresses, first) != i {
-			return refuse(InvalidRequest, "%s and %s are requested: a Service has one address per family", first, addr)
+			return refuse(InvalidRequest, "both %s and %s are requested: a Service has one address per family", first, addr)
 		}
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // learn takes in a request, and what the status shows where that counts: of
@@ -18,11 +20,14 @@ func (a *Allocator) learn(r Request) *service {
 	}
 	a.agree(s, termsOf(r))
 	switch {
-	case s.ours && !r.HeldSince.IsZero():
+	case s.ours && len(r.Given) > 0:
 		s.since = microsOf(r.HeldSince)
 	case !s.ours && len(s.leaving) == 0 && !slices.Equal(s.held, distinct(r.Held)):
 		a.dropAll(s)
 		a.vacateAll(s)
+		// We know that we gave it nothing, whatever its condition says: that was
+		// written by others, for instance by a leader that had been frozen.
+		r.Given = nil
 		a.register(s, r)
 	}
 	return s
@@ -46,13 +51,17 @@ func (a *Allocator) agree(s *service, t terms) {
 	}
 }
 
-// register makes a Service hold what its status shows. An address that
-// another Service holds and does not share goes to the one that has held it
+// register makes a Service hold what it was given or, if that is nothing, what
+// its status shows. An address that another Service holds and does not share goes to the one that has held it
 // longer. What we did not give is registered beside what we gave, and the next
 // decision sorts it out; only what is about to become free is not for it.
 func (a *Allocator) register(s *service, r Request) {
-	s.ours, s.since = !r.HeldSince.IsZero(), microsOf(r.HeldSince)
-	for _, addr := range distinct(r.Held) {
+	s.standing = standingOf(r)
+	shown := r.Held
+	if s.ours {
+		shown = addressesOf(r.Given)
+	}
+	for _, addr := range distinct(shown) {
 		rivals := a.rivals(s, addr)
 		late := !s.ours && len(rivals) == 0 && a.obstacle(s, addr) != nil
 		a.claim(s, addr)
@@ -67,6 +76,24 @@ func (a *Allocator) register(s *service, r Request) {
 			}
 		}
 	}
+	a.recall(r.Given)
+}
+
+// recall notes from which pools addresses were given that are in none now.
+func (a *Allocator) recall(given []config.Confirmation) {
+	for _, c := range given {
+		if h := a.holdings[c.Address]; h != nil && h.at == nil && c.Pool != "" {
+			a.origins[c.Address] = c.Pool
+		}
+	}
+}
+
+func addressesOf(given []config.Confirmation) []netip.Addr {
+	out := make([]netip.Addr, 0, len(given))
+	for _, c := range given {
+		out = append(out, c.Address)
+	}
+	return out
 }
 
 // Restore registers what Services hold, before the first Decide. Of two that

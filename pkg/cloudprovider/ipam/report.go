@@ -25,14 +25,15 @@ func (a *Allocator) Assigned(key Key) []netip.Addr {
 type Usage struct {
 	Pool    string
 	Family  Family
-	Size    uint64 // what can be given out, held or not; saturates at 1<<63 - 1
-	Held    int
-	Cooling int // freed less than 30 s ago
+	Size    uint64 // what is held or can be given out; saturates at 1<<63 - 1
+	Held    int    // what is not free, be it that a status still shows what its Service has given up
+	Cooling int    // freed less than 30 s ago
 }
 
 // Usage returns the state of each pool and family, in the order of the pools.
-// Addresses that are never given out, such as those of Nodes, do not count to
-// the size.
+// Addresses that are never given out, such as those of Nodes, count to the size
+// only as long as they are held nevertheless, so that what is not held can be
+// given out.
 func (a *Allocator) Usage(now time.Time) []Usage {
 	a.rest(now)
 	cooling := map[*pool]*[2]int{}
@@ -50,7 +51,7 @@ func (a *Allocator) Usage(now time.Time) []Usage {
 			if len(p.of(f)) == 0 {
 				continue
 			}
-			u := Usage{Pool: p.Name, Family: f, Size: p.size[f.index()], Held: p.held[f.index()]}
+			u := Usage{Pool: p.Name, Family: f, Size: plus(p.size[f.index()], uint64(p.odd[f.index()])), Held: p.held[f.index()]}
 			if c := cooling[p]; c != nil {
 				u.Cooling = c[f.index()]
 			}

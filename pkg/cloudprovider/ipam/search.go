@@ -19,9 +19,15 @@ type search struct {
 	pools  []*pool    // may be asked for addresses, in this order
 	others []*refusal // why the other pools may not
 
-	found    [2]netip.Addr // by family, where valid
-	refused  [2]*refusal   // by family
-	blockers []blocker     // all that stood in the way, whichever way was tried
+	found   [2]netip.Addr // by family, where valid
+	refused [2]*refusal   // by family
+	passage               // whichever way was tried
+}
+
+// passage is what the outcome of a search depends on, besides the pools.
+type passage struct {
+	blockers []blocker // all that stood in the way
+	open     []blocker // all that did not and might
 }
 
 // run finds an address for each family, or why there is none.
@@ -65,16 +71,18 @@ func (q *search) try(families []Family, share bool) bool {
 			q.request(f, addr)
 		} else if addr, ok := q.reservation(f); ok {
 			q.take(f, addr)
+			q.passes(blocker{kind: onAddress, addr: addr})
 		}
 	}
 	if share {
-		for _, f := range q.open(families) {
+		for _, f := range q.vacant(families) {
 			if addr, ok := q.shareable(q.s, f, q.suits); ok {
 				q.take(f, addr)
+				q.passes(blocker{kind: onAddress, addr: addr})
 			}
 		}
 	}
-	q.fromPools(q.open(families))
+	q.fromPools(q.vacant(families))
 	for _, no := range q.refused {
 		if no != nil {
 			q.blockers = append(q.blockers, no.blockers...)
@@ -83,8 +91,13 @@ func (q *search) try(families []Family, share bool) bool {
 	return q.refused == [2]*refusal{}
 }
 
-// open returns the families without an answer yet.
-func (q *search) open(families []Family) []Family {
+// passes notes what does not stand in the way.
+func (q *search) passes(b blocker) {
+	q.open = append(q.open, b)
+}
+
+// vacant returns the families without an answer yet.
+func (q *search) vacant(families []Family) []Family {
 	var out []Family
 	for _, f := range families {
 		if i := f.index(); !q.found[i].IsValid() && q.refused[i] == nil {
@@ -142,6 +155,7 @@ func (q *search) request(f Family, addr netip.Addr) {
 		return
 	}
 	q.take(f, addr)
+	q.passes(blocker{kind: onAddress, addr: addr})
 }
 
 func (q *search) judge(f Family, addr netip.Addr) *refusal {
@@ -303,10 +317,11 @@ func (q *search) free(p *pool, f Family) (netip.Addr, *refusal) {
 	if no := q.quota(p, f, netip.Addr{}); no != nil {
 		return netip.Addr{}, no
 	}
+	free := blocker{kind: onFree, pool: p.Name, name: string(f)}
 	addr, ok := p.pick(p.general[f.index()], f, q.s.key)
 	if !ok {
-		return addr, refuse(PoolExhausted, "pool %q has no %s address free (of %d)", p.Name, f, p.size[f.index()]).
-			on(blocker{kind: onFree, pool: p.Name, name: string(f)})
+		return addr, refuse(PoolExhausted, "pool %q has no %s address free (of %d)", p.Name, f, p.size[f.index()]).on(free)
 	}
+	q.passes(free)
 	return addr, nil
 }

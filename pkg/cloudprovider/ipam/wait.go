@@ -10,6 +10,7 @@ import (
 type wait struct {
 	answer   Decision
 	blockers []blocker
+	open     []blocker
 }
 
 // blocker is one thing that stands between a Service and what it asks for. A
@@ -35,18 +36,15 @@ const (
 
 // await remembers a Service as waiting, or as served if it got all that it
 // asked for.
-func (a *Allocator) await(s *service, d Decision, blockers []blocker) {
+func (a *Allocator) await(s *service, d Decision, p passage) {
 	a.settled(s)
 	if d.Reason.OK() && d.Unmet == "" {
 		return
 	}
-	s.wait = &wait{answer: d}
-	for _, b := range append(blockers, blocker{kind: onPools}) {
-		list := a.waiting[b]
-		if i, found := slices.BinarySearchFunc(list, s, byAge); !found {
-			a.waiting[b] = slices.Insert(list, i, s)
-			s.wait.blockers = append(s.wait.blockers, b)
-		}
+	s.wait = &wait{
+		answer:   d,
+		blockers: enlist(a.waiting, s, append(p.blockers, blocker{kind: onPools})),
+		open:     enlist(a.doors, s, p.open),
 	}
 }
 
@@ -55,16 +53,44 @@ func (a *Allocator) settled(s *service) {
 	if s.wait == nil {
 		return
 	}
-	for _, b := range s.wait.blockers {
-		list := a.waiting[b]
+	discharge(a.waiting, s, s.wait.blockers)
+	discharge(a.doors, s, s.wait.open)
+	s.wait = nil
+}
+
+// enlist enters a Service in the lists of some blockers, and returns those
+// where it was not entered yet.
+func enlist(lists map[blocker][]*service, s *service, blockers []blocker) []blocker {
+	var entered []blocker
+	for _, b := range blockers {
+		list := lists[b]
+		if i, found := slices.BinarySearchFunc(list, s, byAge); !found {
+			lists[b] = slices.Insert(list, i, s)
+			entered = append(entered, b)
+		}
+	}
+	return entered
+}
+
+// discharge undoes enlist.
+func discharge(lists map[blocker][]*service, s *service, blockers []blocker) {
+	for _, b := range blockers {
+		list := lists[b]
 		if i, found := slices.BinarySearchFunc(list, s, byAge); found {
 			list = slices.Delete(list, i, i+1)
 		}
-		if a.waiting[b] = list; len(list) == 0 {
-			delete(a.waiting, b)
+		if lists[b] = list; len(list) == 0 {
+			delete(lists, b)
 		}
 	}
-	s.wait = nil
+}
+
+// notice has Services that wait looked at again: not because they may get
+// something, but because what they are told may not be all any more.
+func (a *Allocator) notice(services []*service) {
+	for _, s := range services {
+		a.due[s] = struct{}{}
+	}
 }
 
 // lift notes that a blocker may block no more.

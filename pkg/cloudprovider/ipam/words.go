@@ -1,21 +1,22 @@
 package ipam
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // answer puts a decision into words.
 func (a *Allocator) answer(s *service, seats []seat) Decision {
-	d := Decision{Addresses: slices.Clone(s.held), Reason: a.reason(s, seats)}
-	var texts []string
+	d := Decision{Addresses: slices.Clone(s.held), Reason: a.reason(s, seats), Reassigned: s.reassigned}
+	confirmed := make([]config.Confirmation, 0, len(s.held))
 	for _, addr := range s.held {
-		texts = append(texts, a.describe(s, addr))
+		confirmed = append(confirmed, a.describe(s, addr))
 	}
-	if len(s.held) == 0 && s.require {
-		texts = append(texts, "both families are required")
+	var remarks []string
+	if s.require && slices.ContainsFunc(seats, seat.empty) {
+		remarks = append(remarks, "both families are required")
 	}
 	for _, t := range seats {
 		if t.refused == nil {
@@ -24,11 +25,11 @@ func (a *Allocator) answer(s *service, seats []seat) Decision {
 		if d.Unmet == "" && d.Reason.OK() {
 			d.Unmet = t.refused.reason
 		}
-		if text := t.excuse(); !slices.Contains(texts, text) {
-			texts = append(texts, text)
+		if text := t.excuse(); !slices.Contains(remarks, text) {
+			remarks = append(remarks, text)
 		}
 	}
-	d.Message = strings.Join(texts, "; ")
+	d.Message = config.Verdict(confirmed, remarks...)
 	return d
 }
 
@@ -46,7 +47,7 @@ func (s seat) excuse() string {
 func (a *Allocator) reason(s *service, seats []seat) Reason {
 	out := Allocated
 	for _, t := range seats {
-		if len(t.addresses()) == 0 && len(s.held) > 0 {
+		if t.empty() && len(s.held) > 0 {
 			out = PartialFamilies
 		}
 		if t.refused != nil && len(s.held) == 0 {
@@ -54,7 +55,7 @@ func (a *Allocator) reason(s *service, seats []seat) Reason {
 		}
 	}
 	for _, addr := range s.held {
-		if _, barred := a.barred[addr]; barred {
+		if a.isBarred(addr) {
 			return NodeAddress
 		}
 		if a.holdings[addr].at == nil {
@@ -66,16 +67,13 @@ func (a *Allocator) reason(s *service, seats []seat) Reason {
 
 // describe says where an address that a Service holds is from, and what is
 // wrong with it.
-func (a *Allocator) describe(s *service, addr netip.Addr) string {
-	if b, barred := a.barred[addr]; barred {
-		return fmt.Sprintf("%s is %s", addr, b.text)
-	}
-	out := addr.String()
+func (a *Allocator) describe(s *service, addr netip.Addr) config.Confirmation {
+	c := config.Confirmation{Address: addr, Pool: a.origins[addr]}
 	if at := a.holdings[addr].at; at != nil {
-		out = fmt.Sprintf("%s from pool %q", addr, at.pool.Name)
+		c.Pool = at.pool.Name
 	}
 	if wrong, _ := a.complaint(s, addr); wrong != "" {
-		out += ", kept though " + wrong
+		c.Note = "kept though " + wrong
 	}
-	return out
+	return c
 }

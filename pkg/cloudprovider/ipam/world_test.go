@@ -32,11 +32,15 @@ type world struct {
 
 // object is a Service in the API server.
 type object struct {
-	spec   Request // what it asks for
-	status []netip.Addr
-	reason Reason    // of the condition Allocated; empty: it has none
-	since  time.Time // its transition time
-	answer Decision  // the last one, whether it could be written or not
+	spec    Request // what it asks for
+	status  []netip.Addr
+	version int // changes with everything that is written to it
+
+	reason  Reason    // of the condition Allocated; empty: it has none
+	message string    // its message
+	since   time.Time // its transition time
+
+	answer Decision // the last one, whether it could be written or not
 }
 
 func newWorld(t *testing.T) *world {
@@ -98,6 +102,7 @@ func (w *world) create(spec Request, status ...netip.Addr) {
 
 func (w *world) change(key Key, edit func(*Request)) {
 	edit(&w.objects[key].spec)
+	w.objects[key].version++
 	w.pass(key)
 	w.settle()
 }
@@ -116,7 +121,7 @@ func (w *world) request(key Key) Request {
 	r.NamespaceLabels = w.namespaces[r.Namespace]
 	r.Held = slices.Clone(o.status)
 	if o.reason.OK() || o.reason == NodeAddress {
-		r.HeldSince = o.since
+		r.Given, r.HeldSince = config.Confirmed(o.message), o.since
 	}
 	return r
 }
@@ -137,14 +142,15 @@ func (w *world) pass(key Key) {
 // write makes a status show the answer, and tells whether it had to.
 func (w *world) write(o *object) bool {
 	d := o.answer
-	if o.reason == d.Reason && slices.Equal(o.status, d.Addresses) {
+	if o.reason == d.Reason && o.message == d.Message && slices.Equal(o.status, d.Addresses) {
 		return false
 	}
 	kept := slices.ContainsFunc(o.status, func(a netip.Addr) bool { return slices.Contains(d.Addresses, a) })
 	if o.reason == "" || o.reason.OK() != d.Reason.OK() || !kept {
 		o.since = w.now
 	}
-	o.status, o.reason = slices.Clone(d.Addresses), d.Reason
+	o.status, o.reason, o.message = slices.Clone(d.Addresses), d.Reason, d.Message
+	o.version++
 	w.writes++
 	return true
 }

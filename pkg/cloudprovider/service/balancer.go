@@ -50,7 +50,6 @@ type Balancer struct {
 	mu       sync.Mutex
 	alloc    *ipam.Allocator
 	config   config.Config          // in force
-	nodes    map[netip.Addr]string  // whose address it is
 	uids     map[ipam.Key]types.UID // of each Service that the allocator may know
 	restored bool
 }
@@ -66,7 +65,7 @@ func NewBalancer(labels func(namespace string) map[string]string) *Balancer {
 func (b *Balancer) Configure(c config.Config, cluster ipam.Cluster) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.config, b.nodes = c, cluster.NodeAddresses
+	b.config = c
 	b.alloc.Configure(c.Pools, cluster)
 }
 
@@ -79,10 +78,11 @@ func (b *Balancer) Restore(services []*v1.Service) int {
 	defer b.mu.Unlock()
 	var requests []ipam.Request
 	for _, svc := range services {
-		if len(held(svc)) == 0 || (!addressed(svc, b.config.Services) && allocated(svc) == nil) {
+		r := b.request(svc)
+		if len(r.Held)+len(r.Given) == 0 || (!addressed(svc, b.config.Services) && allocated(svc) == nil) {
 			continue
 		}
-		requests = append(requests, b.request(svc))
+		requests = append(requests, r)
 		b.uids[keyOf(svc)] = svc.UID
 	}
 	b.alloc.Restore(requests)
@@ -119,30 +119,16 @@ func (b *Balancer) Decide(svc *v1.Service, now time.Time) (Answer, error) {
 	b.uids[key] = svc.UID
 	if host := foreignHost(svc); host != "" {
 		b.alloc.Release(key, now)
-		message := fmt.Sprintf("the status names host %s, which another controller wrote", host)
-		return Answer{Decision: ipam.Decision{Reason: ipam.ForeignAddress, Message: message}}, nil
+		message := config.Verdict(nil, fmt.Sprintf("the status names host %s, which another controller wrote", host))
+		return Answer{Decision: ipam.Decision{Foreign: true, Reason: ipam.ForeignAddress, Message: message}}, nil
 	}
 	r := b.request(svc)
 	duplicate := b.duplicate(r)
-	answer := Answer{Decision: b.node(b.alloc.Decide(r, now))}
+	answer := Answer{Decision: b.alloc.Decide(r, now)}
 	if duplicate.is(answer.Decision) {
 		answer.Duplicate = duplicate.String()
 	}
 	return answer, nil
-}
-
-// node says of a foreign address that it is a Node's: that is the graver fault.
-func (b *Balancer) node(d ipam.Decision) ipam.Decision {
-	if d.Reason != ipam.ForeignAddress {
-		return d
-	}
-	for _, a := range d.Addresses {
-		if name, taken := b.nodes[a]; taken {
-			d.Reason, d.Message = ipam.NodeAddress, fmt.Sprintf("%s is an address of Node %s", a, name)
-			break
-		}
-	}
-	return d
 }
 
 // foreignHost returns a host name in the status that another load balancer
@@ -205,8 +191,8 @@ func (b *Balancer) Revert(svc *v1.Service, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.alloc.Release(keyOf(svc), now)
-	if len(held(svc)) > 0 {
-		b.alloc.Restore([]ipam.Request{b.request(svc)})
+	if r := b.request(svc); len(r.Held)+len(r.Given) > 0 {
+		b.alloc.Restore([]ipam.Request{r})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -144,10 +145,19 @@ func given(age time.Duration, addresses ...string) func(*v1.Service) {
 		}
 		svc.Status.Conditions = []metav1.Condition{{
 			Type: ConditionAllocated, Status: metav1.ConditionTrue, Reason: "Allocated",
-			Message:            addresses[0] + ` from pool "public"`,
+			Message:            verdict(addresses...),
 			LastTransitionTime: metav1.NewTime(time.Now().Add(-age).Truncate(time.Second)),
 		}}
 	}
+}
+
+// verdict is a message that confirms addresses of the pool.
+func verdict(addresses ...string) string {
+	var confirmed []config.Confirmation
+	for _, a := range addresses {
+		confirmed = append(confirmed, config.Confirmation{Address: netip.MustParseAddr(a), Pool: "public"})
+	}
+	return config.Verdict(confirmed)
 }
 
 // address returns the addresses in a Service's status, joined by commas.

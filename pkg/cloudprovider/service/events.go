@@ -2,12 +2,14 @@ package service
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // Reasons of events on Services, besides those of the Allocated condition.
@@ -40,12 +42,12 @@ func news(svc *v1.Service, want status, answer Answer) []event {
 		said.kind = v1.EventTypeNormal
 	case answer.Reason == ipam.Allocated:
 		said.reason = string(answer.Unmet) // it has an address, but not what it asks for
-		moved = moved || !mentions(old, answer.Message)
+		moved = moved || !says(old, config.VerdictParts(answer.Message)...)
 	}
 	if old == nil || old.Reason != string(answer.Reason) || moved {
 		out = append(out, said)
 	}
-	if unknown := unknownAnnotations(svc); len(unknown) > 0 && !mentions(old, notUnderstood(unknown)) {
+	if unknown := unknownAnnotations(svc); len(unknown) > 0 && !says(old, notUnderstood(unknown)) {
 		out = append(out, event{v1.EventTypeWarning, reasonUnknown, limit(notUnderstood(unknown))})
 	}
 	return out
@@ -59,9 +61,14 @@ func farewell(svc *v1.Service) []event {
 	return []event{{v1.EventTypeNormal, reasonReleased, "not a Service of ccm-baremetal any more"}}
 }
 
-// mentions tells whether a condition, nil or not, contains a text.
-func mentions(c *metav1.Condition, text string) bool {
-	return c != nil && strings.Contains(c.Message, text)
+// says tells whether a condition, nil or not, has all these parts in its
+// message.
+func says(c *metav1.Condition, parts ...string) bool {
+	if c == nil {
+		return false
+	}
+	said := config.VerdictParts(c.Message)
+	return !slices.ContainsFunc(parts, func(part string) bool { return !slices.Contains(said, part) })
 }
 
 // String names the addresses and the condition, for logs and for comparison.

@@ -182,5 +182,9 @@ func givenTo(svc *v1.Service) []netip.Addr {
 	if c == nil || c.Status != metav1.ConditionTrue || svc.Spec.Type != v1.ServiceTypeLoadBalancer || svc.DeletionTimestamp != nil {
 		return nil
 	}
-	return held(svc)
+	var out []netip.Addr
+	for _, confirmed := range config.Confirmed(c.Message) {
+		out = append(out, confirmed.Address)
+	}
+	return out
 }

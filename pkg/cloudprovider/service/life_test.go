@@ -13,6 +13,8 @@ import (
 	discovery "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cloud-provider/service/helpers"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
 )
 
 // picture shows addresses, condition and finalizers of each Service.
@@ -161,6 +163,9 @@ func TestB079NothingIsDecidedWithoutConfigurationAndNodeAddressesAreRefused(t *t
 			t.Errorf("%s: condition is %s, %q", key, c.Status, c.Message)
 		}
 		eventually(t, key+": it is told", func() bool { return len(l.events.with("Warning NodeAddress "+key)) == 1 })
+	}
+	if got := l.Balancer().State(noon).Waiting; !maps.Equal(got, map[ipam.Reason]int{ipam.NodeAddress: 2}) {
+		t.Errorf("waiting: %v", got)
 	}
 }
 

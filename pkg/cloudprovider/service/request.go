@@ -84,8 +84,8 @@ func request(svc *v1.Service, namespace map[string]string, dialects []config.Dia
 		Selector:        labels.Set(svc.Spec.Selector).String(),
 		Held:            held(svc),
 	}
-	if c := allocated(svc); c != nil && c.Status == metav1.ConditionTrue {
-		r.HeldSince = c.LastTransitionTime.Time
+	if c := allocated(svc); c != nil && (c.Status == metav1.ConditionTrue || c.Reason == string(ipam.NodeAddress)) {
+		r.Given, r.HeldSince = config.Confirmed(c.Message), c.LastTransitionTime.Time
 	}
 	return r
 }

@@ -22,7 +22,8 @@ func allDialects() []config.Dialect {
 
 func TestRequestSaysAllThatMatters(t *testing.T) {
 	policy := v1.IPFamilyPolicyRequireDualStack
-	svc := lb("gw", given(time.Hour, "192.0.2.10", "::ffff:192.0.2.11"), func(svc *v1.Service) {
+	svc := lb("gw", given(time.Hour, "192.0.2.10"), func(svc *v1.Service) {
+		svc.Status.LoadBalancer.Ingress = append(svc.Status.LoadBalancer.Ingress, v1.LoadBalancerIngress{IP: "::ffff:192.0.2.11"})
 		svc.CreationTimestamp = metav1.NewTime(noon)
 		svc.Labels = map[string]string{"expose": "public"}
 		svc.Annotations = map[string]string{
@@ -47,6 +48,7 @@ func TestRequestSaysAllThatMatters(t *testing.T) {
 		Ports:      []ipam.Port{{Protocol: "UDP", Number: 53}, {Protocol: "TCP", Number: 80}},
 		Local:      true, Selector: "a=1,b=2",
 		Held:      []netip.Addr{netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("192.0.2.11")},
+		Given:     []config.Confirmation{{Address: netip.MustParseAddr("192.0.2.10"), Pool: "public"}},
 		HeldSince: allocated(svc).LastTransitionTime.Time,
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {

@@ -6,6 +6,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 func TestB025NothingIsDecidedBeforeAllServicesAreRead(t *testing.T) {
@@ -61,6 +65,48 @@ func TestB023RestartMovesNothingWhateverTheOrder(t *testing.T) {
 				t.Errorf("%d writes by restarts of an unchanged world", n)
 			}
 		})
+	}
+}
+
+// TestStatusThatWasEditedWhileNobodyLedIsPutRight starts with what was given,
+// not with what the statuses show.
+func TestStatusThatWasEditedWhileNobodyLedIsPutRight(t *testing.T) {
+	for name, edited := range map[string][]string{
+		"cleared":                        nil,
+		"an address in no pool":          {"203.0.113.99"},
+		"another Service's":              {"192.0.2.11"},
+		"one more":                       {"192.0.2.10", "203.0.113.99"},
+		"an address that is free for us": {"192.0.2.12"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newAPIServer()
+			api.create(lb("s", given(time.Hour, "192.0.2.10"), showing(edited...)))
+			api.create(lb("other", given(time.Minute, "192.0.2.11")))
+			l := lead(t, api, pool(3))
+			eventually(t, "the status is right again", func() bool { return api.address(t, "web/s") == "192.0.2.10" })
+			l.settle(t)
+			if got := api.address(t, "web/other"); got != "192.0.2.11" || api.patched("web/other") != 0 {
+				t.Errorf("the other one has %s after %d patches", got, api.patched("web/other"))
+			}
+		})
+	}
+}
+
+// TestConditionThatConfirmsNothingGivesNothing starts with a condition that
+// somebody wrote by hand: only what a message confirms was given.
+func TestConditionThatConfirmsNothingGivesNothing(t *testing.T) {
+	api := newAPIServer()
+	forge := func(message string) func(*v1.Service) {
+		return func(svc *v1.Service) {
+			given(time.Hour, "203.0.113.99")(svc)
+			svc.Status.Conditions[0].Message = message
+		}
+	}
+	api.create(lb("forged", forge("all is well")))
+	api.create(lb("quoted", forge(config.Verdict(nil, "203.0.113.99 from pool \"public\""))))
+	lead(t, api, pool(3))
+	for _, key := range []string{"web/forged", "web/quoted"} {
+		api.awaitReason(t, key, "ForeignAddress")
 	}
 }
 

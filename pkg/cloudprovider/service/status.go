@@ -13,11 +13,12 @@ import (
 	"k8s.io/cloud-provider/service/helpers"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // ConditionAllocated is the type of the condition in which a Service's status
-// says whether it has its address, and why not. Changing it is an API change.
-const ConditionAllocated = prefix + "Allocated"
+// says whether it has its address, and why not.
+const ConditionAllocated = config.ConditionAllocated
 
 // A status is what we want of a Service: its ingress, our condition (nil:
 // none), and that a left-over finalizer of the upstream service controller go.
@@ -68,7 +69,7 @@ func abandoned(svc *v1.Service, given []netip.Addr) status {
 // ingress writes a decision down. What others wrote is left as it is.
 func ingress(svc *v1.Service, d ipam.Decision) []v1.LoadBalancerIngress {
 	current := svc.Status.LoadBalancer.Ingress
-	if d.Reason == ipam.ForeignAddress || shows(current, d.Addresses) {
+	if d.Foreign || shows(current, d.Addresses) {
 		return current
 	}
 	out := make([]v1.LoadBalancerIngress, 0, len(d.Addresses))
@@ -105,7 +106,7 @@ func condition(svc *v1.Service, d ipam.Decision, now time.Time) *metav1.Conditio
 		c.Status = metav1.ConditionTrue
 	}
 	if unknown := unknownAnnotations(svc); len(unknown) > 0 {
-		c.Message += "; " + notUnderstood(unknown)
+		c.Message = config.WithRemark(c.Message, notUnderstood(unknown))
 	}
 	old := allocated(svc)
 	kept := c.Status == metav1.ConditionFalse || slices.ContainsFunc(held(svc), func(a netip.Addr) bool {

@@ -26,7 +26,7 @@ func addrs(list ...string) []netip.Addr {
 }
 
 func allocatedFrom(list ...string) ipam.Decision {
-	return ipam.Decision{Addresses: addrs(list...), Reason: ipam.Allocated, Message: list[0] + ` from pool "public"`}
+	return ipam.Decision{Addresses: addrs(list...), Reason: ipam.Allocated, Message: verdict(list...)}
 }
 
 func refusedAs(reason ipam.Reason) ipam.Decision {
@@ -61,8 +61,8 @@ func TestPatch(t *testing.T) {
 		"a cleared status":           {lb("s", given(time.Hour, "192.0.2.10"), showing()), grant(allocatedFrom("192.0.2.10")), `192.0.2.10/VIP True Allocated`},
 		"another address":            {lb("s", given(time.Hour, "192.0.2.10")), grant(allocatedFrom("192.0.2.11")), `192.0.2.11/VIP True Allocated`},
 		"an address lost":            {lb("s", given(time.Hour, "192.0.2.10")), grant(refusedAs(ipam.PoolExhausted)), `False PoolExhausted`},
-		"a foreign address":          {lb("s", showing("203.0.113.1")), grant(ipam.Decision{Addresses: addrs("203.0.113.1"), Reason: ipam.ForeignAddress}), `203.0.113.1/ False ForeignAddress`},
-		"a foreign host":             {lb("s", func(svc *v1.Service) { svc.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{Hostname: "h"}} }), grant(ipam.Decision{Reason: ipam.ForeignAddress}), `h/ False ForeignAddress`},
+		"a foreign address":          {lb("s", showing("203.0.113.1")), grant(ipam.Decision{Addresses: addrs("203.0.113.1"), Foreign: true, Reason: ipam.ForeignAddress}), `203.0.113.1/ False ForeignAddress`},
+		"a foreign host":             {lb("s", func(svc *v1.Service) { svc.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{Hostname: "h"}} }), grant(ipam.Decision{Foreign: true, Reason: ipam.ForeignAddress}), `h/ False ForeignAddress`},
 		"a node's address":           {lb("s", given(time.Hour, "192.0.2.10")), grant(ipam.Decision{Addresses: addrs("192.0.2.10"), Reason: ipam.NodeAddress}), `192.0.2.10/VIP False NodeAddress`},
 		"with conditions of others":  {lb("s", others), grant(allocatedFrom("192.0.2.10")), `192.0.2.10/VIP True Allocated +others`},
 		"with a left-over finalizer": {lb("s", finalized, given(time.Hour, "192.0.2.10")), grant(allocatedFrom("192.0.2.10")), `192.0.2.10/VIP True Allocated example.com/other`},
