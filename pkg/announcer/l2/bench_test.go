@@ -37,7 +37,7 @@ func TestReplyAllocatesNothing(t *testing.T) {
 			read, send := ours.reader(), ours.sender()
 			hear, ask := theirs.reader(), theirs.sender()
 
-			r := &reader{protocol: c.protocol, stats: &familyStats{}, table: &atomic.Pointer[table]{}}
+			r := &reader{protocol: c.protocol, stats: &familyStats{}, passed: &atomic.Uint64{}, table: &atomic.Pointer[table]{}}
 			claimed := &claim{address: c.address}
 			claimed.state.Store(answering)
 			own := node.mac("eth0")
@@ -137,7 +137,7 @@ func BenchmarkUnrelatedOnTheWire(b *testing.B) {
 			must(b, err)
 			var stats familyStats
 			r := &reader{
-				protocol: arpProtocol{}, conn: c, table: &atomic.Pointer[table]{}, stats: &stats,
+				protocol: arpProtocol{}, conn: c, table: &atomic.Pointer[table]{}, stats: &stats, passed: &atomic.Uint64{},
 				quit: make(chan struct{}), done: make(chan struct{}),
 			}
 			r.table.Store(tab)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,7 @@ type bench struct {
 	t     *testing.T
 	net   *network
 	s     *Speaker
-	log   *bytes.Buffer // read it only after synctest.Wait
+	log   *journal
 	kicks chan struct{}
 	start time.Time
 }
@@ -29,7 +30,7 @@ type bench struct {
 func inBubble(t *testing.T, f func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, net: newNetwork(), log: &bytes.Buffer{}, kicks: make(chan struct{}, 1000), start: time.Now()}
+		b := &bench{t: t, net: newNetwork(), log: &journal{}, kicks: make(chan struct{}, 1000), start: time.Now()}
 		b.s = New(Options{
 			Log:     slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
 			Kick:    func() { b.kicks <- struct{}{} },
@@ -38,6 +39,32 @@ func inBubble(t *testing.T, f func(b *bench)) {
 		defer b.s.Close()
 		f(b)
 	})
+}
+
+// journal is a log that may be read at any time.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+func (j *journal) Len() int { return len(j.String()) }
+
+func (j *journal) Reset() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.text.Reset()
 }
 
 func withoutTime(_ []string, a slog.Attr) slog.Attr {

@@ -8,44 +8,90 @@ import (
 	"time"
 )
 
+// ConflictCause says who claims an address of ours. Changing one is an API change.
+type ConflictCause string
+
+// The causes.
+const (
+	// ForeignStation: no member of ours.
+	ForeignStation ConflictCause = "ForeignStation"
+
+	// KernelAnswers: a member's link answers although its announcer does not
+	// want the address, so it is the kernel: kube-proxy in IPVS mode without
+	// strictARP does that.
+	KernelAnswers ConflictCause = "KernelAnswers"
+
+	// MemberAnnounces: a member's announcer takes itself for the owner, long
+	// after any change of owner.
+	MemberAnnounces ConflictCause = "MemberAnnounces"
+)
+
 // Conflict is a station that claims an address of ours on a link.
 type Conflict struct {
 	Address netip.Addr
 	Link    string
 	MAC     string
-
-	// Node is the member that the MAC belongs to, empty if it is none. Its
-	// announcer does not want the address, so it is its kernel that answers:
-	// kube-proxy in IPVS mode without strictARP does that.
-	Node string
-
+	Node    string // the member that the MAC belongs to, empty if it is none
+	Cause   ConflictCause
 	Since   time.Time
 	Refused bool // the address is not announced on the link because of it
+}
+
+// Withheld is an address that is wanted on a link and not claimed there: the
+// wire is asked for it, or it is left to a station that has answered.
+type Withheld struct {
+	Address netip.Addr
+	Link    string
+	MAC     string // of that station, empty while nobody has answered
+	Node    string // the member that the MAC belongs to, empty if it is none
+	Since   time.Time
 }
 
 // sighted judges a foreign claim to an address of ours.
 func (s *Speaker) sighted(now time.Time, g sighting) {
 	c := g.claim
-	node := c.want.Peers[g.by.String()]
-	if g.announced && node != "" {
-		c.heard = now
-	}
-	if c.gone || c.want.Yield || !c.detects() {
+	by := holder{mac: g.by, node: c.want.Peers[g.by.String()]}
+	if c.gone {
 		return
 	}
+	if g.announced && by.node != "" {
+		c.heard = now
+		c.release(g.by) // it may not have been known for a member when it was heard
+		c.repeat(now)
+	}
+	if c.want.Yield {
+		return
+	}
+	if c.asking && c.heeds(by) {
+		s.leave(now, c, by)
+	}
+	if c.detects() && (by.node == "" || c.announces()) {
+		s.contest(now, c, by, g.announced)
+	}
+}
+
+// leave leaves an address to a station. If that is a conflict, it is told as such.
+func (s *Speaker) leave(now time.Time, c *claim, to holder) {
+	isNew := c.leave(now, to)
+	if isNew && (to.node != "" || !c.detects()) {
+		s.log.Info("address is left to the station that answers for it",
+			"address", c.address, "link", c.link.Name, "mac", to.mac, "node", to.node)
+		s.kick()
+	}
+}
+
+// contest notes that a station has an address that is ours, or should be.
+func (s *Speaker) contest(now time.Time, c *claim, by holder, announced bool) {
 	c.link.responder(c.address).stats.foreign.Add(1)
-	conflict, isNew := c.rivals.hear(now, g.by, node, c.taken)
+	conflict, isNew := c.rivals.hear(now, by, announced, c.taken)
 	s.contested[c] = struct{}{}
 	s.expireAt = earliest(s.expireAt, now.Add(c.quiet()))
 	if !conflict {
 		return
 	}
-	if c.asking && node == "" {
-		c.refuse(now)
-	}
 	if isNew {
 		s.log.Warn("address conflict", "address", c.address, "link", c.link.Name,
-			"mac", g.by, "node", node, "refused", c.refused)
+			"mac", by.mac, "node", by.node, "cause", c.rivals[by.mac].cause, "refused", c.left == by)
 		s.kick()
 	}
 	s.defend(now, c)
@@ -92,7 +138,7 @@ func (s *Speaker) forgetRivals(now time.Time, c *claim) {
 		s.log.Info("address conflict is over", "address", c.address, "link", c.link.Name, "mac", by)
 		s.kick()
 	}
-	if len(c.rivals) == 0 && c.refused {
+	if len(c.rivals) == 0 && c.left != (holder{}) && !c.want.Ask {
 		c.ask(now)
 	}
 }
@@ -112,7 +158,7 @@ func (s *Speaker) conflicts() []Conflict {
 			if !v.since.IsZero() {
 				out = append(out, Conflict{
 					Address: c.address, Link: c.link.Name, MAC: by.String(), Node: v.node,
-					Since: v.since, Refused: c.refused,
+					Cause: v.cause, Since: v.since, Refused: c.left.mac == by,
 				})
 			}
 		}
@@ -121,4 +167,30 @@ func (s *Speaker) conflicts() []Conflict {
 		return cmp.Or(a.Address.Compare(b.Address), strings.Compare(a.Link, b.Link), strings.Compare(a.MAC, b.MAC))
 	})
 	return out
+}
+
+// withheld is Withheld, in the loop.
+func (s *Speaker) withheld() []Withheld {
+	var out []Withheld
+	for _, l := range s.links {
+		for _, r := range l.responders() {
+			for _, c := range r.claims {
+				if c.withheld() {
+					out = append(out, c.whyWithheld())
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Withheld) int {
+		return cmp.Or(a.Address.Compare(b.Address), strings.Compare(a.Link, b.Link))
+	})
+	return out
+}
+
+func (c *claim) whyWithheld() Withheld {
+	w := Withheld{Address: c.address, Link: c.link.Name, Since: c.since}
+	if c.left != (holder{}) {
+		w.MAC, w.Node = c.left.mac.String(), c.left.node
+	}
+	return w
 }

@@ -33,7 +33,7 @@ func TestConflictIsReportedDefendedAndForgotten(t *testing.T) {
 			t.Errorf("defended %q, want %q", defences, want)
 		}
 		conflicts := b.s.Conflicts()
-		if len(conflicts) != 1 || conflicts[0] != (Conflict{Address: vip, Link: "eth1", MAC: foreignMAC.String(), Since: since}) {
+		if len(conflicts) != 1 || conflicts[0] != (Conflict{Address: vip, Link: "eth1", MAC: foreignMAC.String(), Cause: ForeignStation, Since: since}) {
 			t.Errorf("conflicts %+v", conflicts)
 		}
 		if !b.answers(1, vip) {
@@ -42,7 +42,7 @@ func TestConflictIsReportedDefendedAndForgotten(t *testing.T) {
 		if n := b.kicked(); n != 1 {
 			t.Errorf("kicked %d times, want once", n)
 		}
-		wantLog := "level=WARN msg=\"address conflict\" address=192.0.2.10 link=eth1 mac=02:00:00:00:00:ff node=\"\" refused=false\n"
+		wantLog := "level=WARN msg=\"address conflict\" address=192.0.2.10 link=eth1 mac=02:00:00:00:00:ff node=\"\" cause=ForeignStation refused=false\n"
 		if b.log.String() != wantLog {
 			t.Errorf("log: %s", b.log)
 		}

@@ -45,8 +45,19 @@ type sockets interface {
 	// through. It fails with ENETDOWN on a link that is not up.
 	packet(l plan.Link, etherType int, f []bpf.RawInstruction) (conn, error)
 
+	// counter opens a counter of frames of etherType that f lets through.
+	counter(l plan.Link, etherType int, f []bpf.RawInstruction) (counter, error)
+
 	// reporter opens a reporter.
 	reporter(l plan.Link) (reporter, error)
+}
+
+// counter counts frames that nobody reads.
+type counter interface {
+	// count returns how many came since the last call.
+	count() uint64
+
+	close()
 }
 
 // reporter has the kernel report group memberships to the routers and switches

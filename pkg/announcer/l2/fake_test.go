@@ -48,8 +48,17 @@ func own(a netip.Addr, links ...plan.Link) plan.Announcement {
 	}}
 }
 
-func yielded(a plan.Announcement) plan.Announcement {
+// yielded is an announcement of an address that another member owns, whose
+// links have one of those MACs.
+func yielded(a plan.Announcement, members ...mac) plan.Announcement {
 	a.Yield = true
+	a.Peers = maps.Clone(a.Peers)
+	if a.Peers == nil {
+		a.Peers = map[string]string{}
+	}
+	for _, m := range append(members, winnerMAC) {
+		a.Peers[m.String()] = "n2"
+	}
 	return a
 }
 
@@ -66,6 +75,8 @@ type fakeLink struct {
 	jam   error // of sending
 	conns []*fakeConn
 	sent  []sentFrame
+
+	broadcasts uint64 // that have arrived
 
 	reporters []*fakeReporter
 }
@@ -113,12 +124,38 @@ func (n *network) packet(l plan.Link, etherType int, f []bpf.RawInstruction) (co
 func (n *network) deliver(index int, frame []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if mac(frame) == broadcast {
+		n.link(index).broadcasts++
+	}
 	for _, c := range n.link(index).conns {
 		if kept, err := c.vm.Run(frame); err == nil && kept > 0 {
 			c.in <- bytes.Clone(frame)
 		}
 	}
 }
+
+// fakeCounter counts the broadcasts that arrive, whomever they are from.
+type fakeCounter struct {
+	net  *network
+	link *fakeLink
+	had  uint64
+}
+
+func (n *network) counter(l plan.Link, _ int, _ []bpf.RawInstruction) (counter, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return &fakeCounter{n, n.link(l.Index), n.link(l.Index).broadcasts}, nil
+}
+
+func (c *fakeCounter) count() uint64 {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	n := c.link.broadcasts - c.had
+	c.had = c.link.broadcasts
+	return n
+}
+
+func (c *fakeCounter) close() {}
 
 // take returns what was sent on a link since the last call.
 func (n *network) take(index int) []sentFrame {

@@ -201,7 +201,7 @@ func TestNoRequestIsLostWhenAnAddressMoves(t *testing.T) {
 		all := addressesFrom(addr("198.18.0.0"), addresses)
 		for _, a := range all {
 			owned = append(owned, own(a, eth(1)))
-			lost = append(lost, yielded(own(a, eth(1))))
+			lost = append(lost, yielded(own(a, eth(1)), ourMAC2))
 			won = append(won, own(a, eth(2)))
 		}
 		loser.set(owned...)

@@ -20,6 +20,7 @@ type link struct {
 	plan.Link
 	mac      mac
 	arp, ndp *responder
+	ears     ears
 
 	schedule schedule
 	limiter  *rate.Limiter
@@ -63,6 +64,9 @@ func (l *link) follow(now time.Time, to plan.Link, address mac) {
 		if moved {
 			r.reopen, r.changed = true, true
 		}
+	}
+	if moved {
+		l.ears.close() // it takes the old address for ours
 	}
 	if up || moved {
 		l.raise(now)
@@ -115,9 +119,7 @@ func (l *link) again(now time.Time) {
 
 // advance takes the next step of a claim. A frame that cannot be sent is sent later.
 func (l *link) advance(now time.Time, c *claim) {
-	if c.asking && c.step != probeStep {
-		c.take(now) // nobody answered
-	}
+	c.turn(now)
 	if err := l.send(c, c.steps[c.step].kind); err != nil {
 		l.errors++
 		l.pause = min(max(2*l.pause, firstSendPause), lastSendPause)
@@ -183,6 +185,7 @@ func (l *link) close() {
 		}
 		r.stop()
 	}
+	l.ears.close()
 }
 
 // earliest returns the earlier of two times, of which zero means never.

@@ -44,6 +44,7 @@ func (s *Speaker) turn(now time.Time) time.Time {
 			wake = earliest(wake, r.wake(l.Up))
 		}
 		wake = earliest(wake, l.serve(now))
+		wake = earliest(wake, s.listen(now, l))
 	}
 	return wake
 }

@@ -197,6 +197,12 @@ func (h *host) packet(l plan.Link, etherType int, f []bpf.RawInstruction) (c con
 	return c, err
 }
 
+// counter opens a real one in the namespace.
+func (h *host) counter(l plan.Link, etherType int, f []bpf.RawInstruction) (c counter, err error) {
+	h.do(func() { c, err = systemSockets{}.counter(l, etherType, f) })
+	return c, err
+}
+
 // reporter opens a real one in the namespace.
 func (h *host) reporter(l plan.Link) (r reporter, err error) {
 	h.do(func() { r, err = systemSockets{}.reporter(l) })

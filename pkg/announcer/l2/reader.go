@@ -31,8 +31,9 @@ type reader struct {
 	conn     conn
 	table    *atomic.Pointer[table]
 	stats    *familyStats
-	quit     chan struct{} // closed before conn is
-	done     chan struct{} // closed by run
+	passed   *atomic.Uint64 // broadcasts that were read
+	quit     chan struct{}  // closed before conn is
+	done     chan struct{}  // closed by run
 
 	sightings chan<- sighting
 	broken    *atomic.Bool    // set when reading fails
@@ -78,6 +79,9 @@ func (r *reader) endure(pause time.Duration) bool {
 
 // handle does what a frame asks for.
 func (r *reader) handle(frame, buf []byte, send func([]byte) error) {
+	if len(frame) >= ethernetLen && mac(frame) == broadcast {
+		r.passed.Add(1)
+	}
 	v := r.protocol.judge(r.table.Load(), frame, buf)
 	if v.seen != nil {
 		r.saw(v)
@@ -97,7 +101,7 @@ func (r *reader) handle(frame, buf []byte, send func([]byte) error) {
 // saw ends a hand-over whose winner was heard, and tells the loop of any other
 // station. What the loop has no room for it will hear of again.
 func (r *reader) saw(v verdict) {
-	if v.announced && v.seen.state.CompareAndSwap(yielding, released) {
+	if v.announced && v.seen.release(v.by) {
 		r.nudge()
 		return
 	}

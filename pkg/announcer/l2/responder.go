@@ -125,7 +125,7 @@ func (r *responder) start(l *link, s *Speaker) error {
 	r.broken.Store(false)
 	r.reopen = false
 	r.reader = &reader{
-		protocol: r.protocol, conn: c, table: &r.table, stats: r.stats,
+		protocol: r.protocol, conn: c, table: &r.table, stats: r.stats, passed: &l.ears.passed,
 		quit: make(chan struct{}), done: make(chan struct{}),
 		sightings: s.sightings, broken: &r.broken, wake: s.wake,
 	}

@@ -25,22 +25,23 @@ type rival struct {
 	last  time.Time
 	since time.Time // when it became a conflict, zero while it is excused
 	node  string    // the member that it belongs to, if any
+	cause ConflictCause
 }
 
-// hear notes that by, a link of the member node unless that is empty, has an
-// address that became ours at taken. It says whether that is a conflict, and
-// whether a new one.
-func (r rivals) hear(now time.Time, by mac, node string, taken time.Time) (conflict, isNew bool) {
-	v := r[by]
+// hear notes that by has an address that became ours at taken; announced says
+// that it told everybody. It says whether that is a conflict, and whether a new
+// one.
+func (r rivals) hear(now time.Time, by holder, announced bool, taken time.Time) (conflict, isNew bool) {
+	v := r[by.mac]
 	if v == nil {
 		if len(r) == maxRivals {
-			return node == "", false
+			return by.node == "", false
 		}
 		v = &rival{first: now}
-		r[by] = v
+		r[by.mac] = v
 	}
-	v.last, v.node = now, node
-	if node != "" && (now.Before(v.first.Add(excuse)) || now.Before(taken.Add(excuse))) {
+	v.last, v.node, v.cause = now, by.node, causeOf(v, by, announced)
+	if by.node != "" && (now.Before(v.first.Add(excuse)) || now.Before(taken.Add(excuse))) {
 		return false, false
 	}
 	isNew = v.since.IsZero()
@@ -48,6 +49,18 @@ func (r rivals) hear(now time.Time, by mac, node string, taken time.Time) (confl
 		v.since = now
 	}
 	return true, isNew
+}
+
+// causeOf says what makes a rival one. A kernel answers when it is asked, an
+// announcer also speaks up by itself.
+func causeOf(v *rival, by holder, announced bool) ConflictCause {
+	switch {
+	case by.node == "":
+		return ForeignStation
+	case announced || v.cause == MemberAnnounces:
+		return MemberAnnounces
+	}
+	return KernelAnswers
 }
 
 // forget drops the rivals that have not been heard for quiet, and returns

@@ -84,8 +84,10 @@ func (s *Speaker) withdraw(now time.Time, targets map[int]*wanted) {
 				case !ok || a.Yield && !c.answers() && c.state.Load() != released:
 					l.remove(c)
 				case a.Yield && c.announces():
-					c.want = *a
+					c.follow(*a)
 					lost = append(lost, c)
+				case a.Yield && c.answers():
+					c.follow(*a) // it may know more members
 				}
 			}
 		}

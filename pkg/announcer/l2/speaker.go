@@ -14,9 +14,10 @@ import (
 type Options struct {
 	Log *slog.Logger // nil: no log
 
-	// Kick is called when a hand-over has ended or a conflict has begun or
-	// ended, so that the caller looks at Answering and Conflicts again. It
-	// must not block and must not call the Speaker. It may be nil.
+	// Kick is called when a hand-over has ended, when an address was left to
+	// another station, and when a conflict has begun or ended, so that the
+	// caller looks at Answering, Withheld and Conflicts again. It must not
+	// block and must not call the Speaker. It may be nil.
 	Kick func()
 
 	sockets sockets // nil: real ones
@@ -106,10 +107,18 @@ func (s *Speaker) Conflicts() []Conflict {
 	return out
 }
 
+// Withheld returns what is wanted and not claimed because of what the wire may
+// say or has said, sorted by address and link.
+func (s *Speaker) Withheld() []Withheld {
+	var out []Withheld
+	_ = s.do(context.Background(), func() { out = s.withheld() })
+	return out
+}
+
 // Stats returns what was counted so far.
 func (s *Speaker) Stats() Stats {
 	out := Stats{ARP: s.arp.read(), NDP: s.ndp.read()}
-	_ = s.do(context.Background(), func() { out.Links = s.linkStats() })
+	_ = s.do(context.Background(), func() { out.Links = s.linkStats(time.Now()) })
 	return out
 }
 

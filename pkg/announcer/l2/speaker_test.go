@@ -277,7 +277,7 @@ func TestFailingLinkIsReportedOnceAndStopsNoOther(t *testing.T) {
 		if got := b.s.Answering(); len(got) != 1 || len(got[0].Links) != 1 || got[0].Links[0].Name != "eth2" {
 			t.Errorf("answering %v, want %s on eth2", got, vip)
 		}
-		want := []LinkStats{{Name: "eth1", Errors: uint64(b.net.opens - 1)}, {Name: "eth2", Open: true, Answers: 1}}
+		want := []LinkStats{{Name: "eth1", Errors: uint64(b.net.opens - 1)}, {Name: "eth2", Open: true, Answers: 1, Broadcasts: 1}}
 		if diff := cmp.Diff(want, b.s.Stats().Links); diff != "" {
 			t.Errorf("stats (-want +got):\n%s", diff)
 		}

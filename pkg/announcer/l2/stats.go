@@ -26,6 +26,16 @@ type LinkStats struct {
 	Errors   uint64 // sockets that failed to open or read, frames that could not be sent
 	Overflow uint64 // frames that the kernel threw away because they were not read in time
 	Answers  int    // addresses that are answered for
+	Withheld int    // addresses that are asked for on the wire, or left to who has answered
+
+	// Broadcasts are the ARP frames to all that came from others since the link
+	// is answered on by ARP, Filtered those of them that woke no reader: the
+	// kernel saw that they are about no address near ours. Of NDP there is no
+	// such figure: what a link has not joined a group for does not arrive.
+	Broadcasts, Filtered uint64
+
+	// Deaf: no broadcast came for half an hour, so requests may not arrive either.
+	Deaf bool
 }
 
 // familyStats is what FamilyStats is made of.

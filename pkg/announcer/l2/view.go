@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 )
@@ -31,15 +32,24 @@ func (s *Speaker) answering() []plan.Announcement {
 }
 
 // linkStats is Stats.Links, in the loop.
-func (s *Speaker) linkStats() []LinkStats {
+func (s *Speaker) linkStats(now time.Time) []LinkStats {
 	var out []LinkStats
 	for _, l := range s.links {
-		st := LinkStats{Name: l.Name, Open: true, Errors: l.errors}
+		l.ears.count(now)
+		st := LinkStats{
+			Name: l.Name, Open: true, Errors: l.errors,
+			Broadcasts: l.ears.heard, Filtered: l.ears.filtered(), Deaf: l.ears.deaf,
+		}
 		for _, r := range l.responders() {
 			r.count()
 			st.Errors += r.errors
 			st.Overflow += r.overflow
 			st.Open = st.Open && !r.incomplete()
+			for _, c := range r.claims {
+				if c.withheld() {
+					st.Withheld++
+				}
+			}
 		}
 		for range l.answered() {
 			st.Answers++

@@ -42,7 +42,7 @@ func TestB097SnoopingSwitchLearnsTheGroup(t *testing.T) {
 	}
 	talk.resolves("eth0", vip, n1.mac("eth0"))
 
-	set(t, s1, yielded(own(vip, n1.link("eth0"))))
+	set(t, s1, yielded(own(vip, n1.link("eth0")), n2.mac("eth0")))
 	set(t, s2, own(vip, n2.link("eth0")))
 	eventually(t, "the group at n2 only", func() bool { return member("n2-eth0") && !member("n1-eth0") })
 	client.forgetNeighbour("eth0", vip)

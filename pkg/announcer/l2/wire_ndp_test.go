@@ -292,7 +292,7 @@ func TestHandOverLosesNoSolicitationOnTheWire(t *testing.T) {
 			}
 		}
 		ask(20)
-		set(t, speakers[loser], yielded(own(vip6, links[loser])))
+		set(t, speakers[loser], yielded(own(vip6, links[loser]), n1.mac("eth0"), n2.mac("eth0")))
 		ask(50)
 		set(t, speakers[winner], own(vip6, links[winner]))
 		ask(50)

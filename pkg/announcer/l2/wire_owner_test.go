@@ -36,7 +36,7 @@ func TestHandOverLosesNoRequestOnTheWire(t *testing.T) {
 			}
 		}
 		ask(20)
-		set(t, speakers[loser], yielded(own(vip, links[loser])))
+		set(t, speakers[loser], yielded(own(vip, links[loser]), n1.mac("eth0"), n2.mac("eth0")))
 		ask(50) // the winner has not noticed yet
 		set(t, speakers[winner], own(vip, links[winner]))
 		ask(50)
