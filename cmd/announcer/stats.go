@@ -27,7 +27,7 @@ func newStatus(p parts) *status.Status {
 		LeftOut:     func() map[string]string { return leftOut(p.world) },
 		Answering:   p.speaker.Answering,
 		Gossip:      p.gossip.stats,
-		Layer2:      func() status.Layer2 { return layer2(p.speaker.Stats(), p.speaker.Conflicts()) },
+		Layer2:      func() status.Layer2 { return layer2(p.speaker) },
 		Moved:       p.events.Note,
 		Log:         p.log,
 	})
@@ -41,14 +41,26 @@ func leftOut(world *source.World) map[string]string {
 	return out
 }
 
-// layer2 translates what the speaker counts into what is shown.
-func layer2(s l2.Stats, conflicts []l2.Conflict) status.Layer2 {
+// layer2 translates what the speaker counts and knows into what is shown.
+func layer2(speaker *l2.Speaker) status.Layer2 {
+	s := speaker.Stats()
 	out := status.Layer2{Frames: map[string]status.Frames{"arp": frames(s.ARP), "ndp": frames(s.NDP)}}
-	for _, link := range s.Links {
-		out.Links = append(out.Links, status.Layer2Link{Name: link.Name, Open: link.Open, Errors: link.Errors, Overflow: link.Overflow})
+	for _, l := range s.Links {
+		out.Links = append(out.Links, status.Layer2Link{
+			Name: l.Name, Open: l.Open, Errors: l.Errors, Overflow: l.Overflow,
+			Broadcasts: l.Broadcasts, Filtered: l.Filtered, Deaf: l.Deaf,
+		})
 	}
-	for _, c := range conflicts {
-		out.Conflicts = append(out.Conflicts, status.Conflict{Address: c.Address.String(), Link: c.Link, MAC: c.MAC, Node: c.Node})
+	for _, c := range speaker.Conflicts() {
+		out.Conflicts = append(out.Conflicts, status.Conflict{
+			Address: c.Address.String(), Link: c.Link, MAC: c.MAC, Node: c.Node,
+			Cause: string(c.Cause), Since: c.Since, Refused: c.Refused,
+		})
+	}
+	for _, h := range speaker.Withheld() {
+		out.Withheld = append(out.Withheld, status.Withheld{
+			Address: h.Address.String(), Link: h.Link, MAC: h.MAC, Node: h.Node, Since: h.Since,
+		})
 	}
 	return out
 }

@@ -28,6 +28,7 @@ type Plan struct {
 	Verdicts  []plan.Verdict
 	Answering []plan.Announcement // what is really answered for, those being handed over included
 	LeftOut   map[string]string   // links of this node that never carry an announcement, with the cause
+	Layer2    Layer2
 }
 
 // World is a snapshot without its configuration.
@@ -71,6 +72,7 @@ func (s *Status) Plan() Plan {
 		},
 		Verdicts: last.Verdicts,
 		LeftOut:  s.o.LeftOut(),
+		Layer2:   s.o.Layer2(),
 	}
 	for _, a := range s.o.Answering() {
 		a.Peers = nil // the same for all of them, and to be seen at the members
@@ -108,4 +110,5 @@ func (p Plan) writeText(w io.Writer) {
 		fmt.Fprintf(w, "the last pass failed: %s\n", p.Error)
 	}
 	fmt.Fprint(w, plan.Table(p.Verdicts))
+	p.Layer2.writeText(w)
 }

@@ -16,31 +16,6 @@ type Gossip struct {
 	HealthScore                                     int // 0 is healthy
 }
 
-// Layer2 is what the layer 2 speaker counts.
-type Layer2 struct {
-	Frames    map[string]Frames // by protocol: arp, ndp
-	Links     []Layer2Link
-	Conflicts []Conflict
-}
-
-// Frames counts the frames of one protocol.
-type Frames struct {
-	Requests, Replies, Unsent, Gratuitous, Probes, Foreign uint64
-	Dropped                                                map[string]uint64 // by cause
-}
-
-// Layer2Link is a link that addresses are announced on.
-type Layer2Link struct {
-	Name             string
-	Open             bool
-	Errors, Overflow uint64
-}
-
-// Conflict is a station that claims an address of ours.
-type Conflict struct {
-	Address, Link, MAC, Node string
-}
-
 // counters are the metrics that count what happens. All others show what is.
 type counters struct {
 	passes   *prometheus.CounterVec
@@ -191,39 +166,5 @@ func (s state) collectGossip(ch chan<- prometheus.Metric, p *Pass) {
 		{"gossip_updates_total", "Updates of this announcer's state that were handed to the gossip.", g.Updates},
 	} {
 		emit(ch, prometheus.CounterValue, c.name, c.help, nil, value(c.n))
-	}
-}
-
-func (s state) collectLayer2(ch chan<- prometheus.Metric) {
-	l := s.o.Layer2()
-	for _, protocol := range slices.Sorted(maps.Keys(l.Frames)) {
-		f := l.Frames[protocol]
-		for _, c := range []struct {
-			name, help string
-			n          uint64
-		}{
-			{"layer2_requests_total", "Requests for an address that is answered for.", f.Requests},
-			{"layer2_replies_total", "Replies to them.", f.Replies},
-			{"layer2_unsent_total", "Frames that the kernel did not take.", f.Unsent},
-			{"layer2_gratuitous_total", "Announcements sent unasked.", f.Gratuitous},
-			{"layer2_probes_total", "Questions whether somebody else has an address.", f.Probes},
-			{"layer2_foreign_total", "Frames by which another station claimed an address of ours.", f.Foreign},
-		} {
-			emit(ch, prometheus.CounterValue, c.name, c.help, []string{"protocol"}, value(c.n, protocol))
-		}
-		var dropped []sample
-		for _, cause := range slices.Sorted(maps.Keys(f.Dropped)) {
-			dropped = append(dropped, value(f.Dropped[cause], protocol, cause))
-		}
-		emit(ch, prometheus.CounterValue, "layer2_dropped_total", "Frames that were looked at for nothing, by why.", []string{"protocol", "cause"}, dropped...)
-	}
-	for _, link := range l.Links {
-		emit(ch, prometheus.GaugeValue, "layer2_link_open", "Whether every socket of the link is open.", []string{"link"}, truth(link.Open, link.Name))
-		emit(ch, prometheus.CounterValue, "layer2_link_errors_total", "Sockets that failed, and frames that could not be sent.", []string{"link"}, value(link.Errors, link.Name))
-		emit(ch, prometheus.CounterValue, "layer2_link_overflow_total", "Frames that the kernel threw away because they were not read in time.", []string{"link"}, value(link.Overflow, link.Name))
-	}
-	for _, c := range l.Conflicts {
-		emit(ch, prometheus.GaugeValue, "layer2_conflict", "A foreign station that claims an address of ours; node is the member whose kernel it is.",
-			[]string{"address", "link", "mac", "node"}, value(1, c.Address, c.Link, c.MAC, c.Node))
 	}
 }

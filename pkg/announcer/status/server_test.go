@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -189,8 +190,9 @@ func TestMetrics(t *testing.T) {
 			"arp": {Requests: 10, Replies: 9, Unsent: 1, Gratuitous: 12, Probes: 2, Foreign: 3, Dropped: map[string]uint64{"malformed": 7, "opcode": 8}},
 			"ndp": {},
 		},
-		Links:     []Layer2Link{{Name: "eth0", Open: true, Errors: 1, Overflow: 2}, {Name: "eth1"}},
-		Conflicts: []Conflict{{Address: "192.0.2.102", Link: "eth0", MAC: "02:00:00:00:00:99", Node: ""}},
+		Links:     []Layer2Link{{Name: "eth0", Open: true, Errors: 1, Overflow: 2, Broadcasts: 40, Filtered: 30}, {Name: "eth1", Deaf: true}},
+		Conflicts: []Conflict{{Address: "192.0.2.102", Link: "eth0", MAC: "02:00:00:00:00:99", Cause: "ForeignStation"}},
+		Withheld:  []Withheld{{Address: "192.0.2.103", Link: "eth0", MAC: "02:00:00:00:00:02", Node: "n2"}},
 	}
 	_, body := serve(t, r.Status)(false, "/metrics")
 	var ours strings.Builder
@@ -207,7 +209,7 @@ func TestMetricsAreNamedAsTheyShould(t *testing.T) {
 	p := pass(world(t), nil)
 	r.answers(p)
 	r.Observe(p)
-	r.layer2 = Layer2{Frames: map[string]Frames{"arp": {Dropped: map[string]uint64{"x": 1}}}, Links: []Layer2Link{{}}, Conflicts: []Conflict{{}}}
+	r.layer2 = Layer2{Frames: map[string]Frames{"arp": {Dropped: map[string]uint64{"x": 1}}}, Links: []Layer2Link{{}}, Conflicts: []Conflict{{}}, Withheld: []Withheld{{}}}
 	problems, err := testutil.GatherAndLint(r.registry)
 	if err != nil {
 		t.Fatal(err)
@@ -251,6 +253,34 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDebugPlanSaysWhatIsWrongOnTheWire(t *testing.T) {
+	r := newRig()
+	r.Observe(pass(world(t), nil))
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	r.layer2 = Layer2{
+		Links: []Layer2Link{{Name: "eth0", Open: true}, {Name: "eth1", Deaf: true}},
+		Conflicts: []Conflict{
+			{Address: "192.0.2.101", Link: "eth0", MAC: "02:00:00:00:00:99", Cause: "ForeignStation", Since: since},
+			{Address: "192.0.2.101", Link: "eth0", MAC: "02:00:00:00:00:03", Node: "n3", Cause: "KernelAnswers", Since: since},
+		},
+		Withheld: []Withheld{
+			{Address: "192.0.2.103", Link: "eth0", Since: since},
+			{Address: "192.0.2.104", Link: "eth0", MAC: "02:00:00:00:00:02", Node: "n2", Since: since},
+		},
+	}
+	var text strings.Builder
+	r.Plan().Layer2.writeText(&text)
+	want := `eth1 has received no broadcast for half an hour: requests may not arrive
+conflict: 192.0.2.101 is claimed on eth0 by 02:00:00:00:00:99 (ForeignStation) since 2026-01-02T03:04:05Z
+conflict: 192.0.2.101 is claimed on eth0 by 02:00:00:00:00:03 of n3 (KernelAnswers) since 2026-01-02T03:04:05Z
+withheld: 192.0.2.103 is asked for on eth0 since 2026-01-02T03:04:05Z
+withheld: 192.0.2.104 is left to 02:00:00:00:00:02 of n2 on eth0 since 2026-01-02T03:04:05Z
+`
+	if diff := cmp.Diff(want, text.String()); diff != "" {
 		t.Error(diff)
 	}
 }
