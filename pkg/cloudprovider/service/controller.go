@@ -195,11 +195,11 @@ func (c *Controller) Impact(ctx context.Context, cfg config.Config) (lost []stri
 		return nil, 0, fmt.Errorf("wait for the Services: %w", ctx.Err())
 	case <-known:
 	}
+	nodes, _ := c.nodes.List(labels.Everything()) // reads from memory
 	var impact Impact
 	if first {
-		impact = NewBalancer(c.namespaceLabels).FirstImpact(cfg, c.cluster(), c.list(), time.Now())
+		impact = NewBalancer(c.namespaceLabels).FirstImpact(cfg, Survey{Services: c.list(), Nodes: nodes, Cluster: c.cluster()}, time.Now())
 	} else {
-		nodes, _ := c.nodes.List(labels.Everything()) // reads from memory
 		impact = c.balancer.Impact(cfg, c.list(), nodes)
 	}
 	return impact.Addresses(), impact.InUse, nil

@@ -38,6 +38,11 @@ type Effect struct {
 type Impact struct {
 	InUse   int      // addresses that Services hold; a shared one counts once
 	Effects []Effect // sorted by address, then by Service; one for each pair
+
+	// Silent are the addresses that no Node would be selected to announce,
+	// sorted like Effects: those among the Effects, and those for which that is
+	// so already.
+	Silent []Effect
 }
 
 // Addresses returns one sentence for each address that is affected, in the
@@ -54,13 +59,14 @@ func (i Impact) Addresses() []string {
 
 // newImpact sorts effects. Of several on one address of one Service the first
 // counts.
-func newImpact(inUse int, effects []Effect) Impact {
+func newImpact(inUse int, effects, silent []Effect) Impact {
 	same := func(a, b Effect) int {
 		return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Service, b.Service))
 	}
 	slices.SortStableFunc(effects, same)
 	effects = slices.CompactFunc(effects, func(a, b Effect) bool { return same(a, b) == 0 })
-	return Impact{InUse: inUse, Effects: effects}
+	slices.SortFunc(silent, same)
+	return Impact{InUse: inUse, Effects: effects, Silent: silent}
 }
 
 // Impact tells what a configuration would do to the addresses in use, compared
@@ -78,8 +84,17 @@ func (b *Balancer) Impact(c config.Config, services []*v1.Service, nodes []*v1.N
 	for _, l := range b.alloc.Losses(c.Pools) {
 		effects = append(effects, effect(l))
 	}
-	effects = append(effects, b.silenced(c, services, nodes)...)
-	return newImpact(len(b.alloc.Holdings()), effects)
+	before := map[Effect]struct{}{}
+	for _, e := range b.silent(b.config, services, nodes) {
+		before[e] = struct{}{}
+	}
+	after := b.silent(c, services, nodes)
+	for _, e := range after {
+		if _, already := before[e]; !already {
+			effects = append(effects, e)
+		}
+	}
+	return newImpact(len(b.alloc.Holdings()), effects, after)
 }
 
 func effect(l ipam.Loss) Effect {
@@ -98,11 +113,10 @@ func disowned(key ipam.Key, addresses []netip.Addr) []Effect {
 	return out
 }
 
-// silenced returns the addresses that some Node announces now, as far as
-// advertisements and labels say, and that none would. It must be called with
-// the lock held.
-func (b *Balancer) silenced(c config.Config, services []*v1.Service, nodes []*v1.Node) []Effect {
-	now, then := newAudience(b.config, nodes), newAudience(c, nodes)
+// silent returns the addresses that no Node is selected to announce under a
+// configuration. It must be called with the lock held.
+func (b *Balancer) silent(c config.Config, services []*v1.Service, nodes []*v1.Node) []Effect {
+	audience := newAudience(c, nodes)
 	byKey := make(map[ipam.Key]*v1.Service, len(services))
 	for _, svc := range services {
 		byKey[keyOf(svc)] = svc
@@ -115,7 +129,7 @@ func (b *Balancer) silenced(c config.Config, services []*v1.Service, nodes []*v1
 				holders = append(holders, svc)
 			}
 		}
-		if !now.has(h.Address, holders) || then.has(h.Address, holders) {
+		if audience.has(h.Address, holders) {
 			continue
 		}
 		for _, svc := range holders {
@@ -127,15 +141,19 @@ func (b *Balancer) silenced(c config.Config, services []*v1.Service, nodes []*v1
 
 func unannounced(key ipam.Key, a netip.Addr) Effect {
 	return Effect{Service: key, Address: a, Fate: Unannounced,
-		Message: fmt.Sprintf("%s of %s falls silent: no advertisement for it selects a Node", a, key)}
+		Message: fmt.Sprintf("%s keeps %s, and nobody announces it: no advertisement for it selects a Node", key, a)}
 }
 
 // FirstImpact is Impact where no configuration is in force: it compares with
 // what the Services say that they were given. Nothing is known of what was
 // announced. The Balancer must be a new one, and is of no use afterwards.
-func (b *Balancer) FirstImpact(c config.Config, cluster ipam.Cluster, services []*v1.Service, now time.Time) Impact {
-	b.Configure(c, cluster)
+func (b *Balancer) FirstImpact(c config.Config, world Survey, now time.Time) Impact {
+	services := world.Services
+	b.Configure(c, world.Cluster)
 	b.Restore(services)
+	b.mu.Lock()
+	silent := b.silent(c, services, world.Nodes)
+	b.mu.Unlock()
 	var effects []Effect
 	inUse := map[netip.Addr]struct{}{}
 	for _, svc := range services {
@@ -148,7 +166,7 @@ func (b *Balancer) FirstImpact(c config.Config, cluster ipam.Cluster, services [
 		}
 		effects = append(effects, b.firstEffects(svc, given, now)...)
 	}
-	return newImpact(len(inUse), effects)
+	return newImpact(len(inUse), effects, silent)
 }
 
 // firstEffects decides about one Service and compares with what it was given.

@@ -170,7 +170,7 @@ func TestFirstImpactGoesByWhatTheServicesSay(t *testing.T) {
 		lb("left", given(time.Hour, "192.0.2.13"), func(svc *v1.Service) { svc.Spec.Type = v1.ServiceTypeClusterIP }),
 	}
 	document := "pools:\n- {name: public, addresses: [192.0.2.10-192.0.2.19]}\n- {name: inner, addresses: [198.51.100.1], namespaces: [x], onMismatch: reassign}\n"
-	impact := NewBalancer(func(string) map[string]string { return nil }).FirstImpact(load(t, document), ipam.Cluster{}, services, time.Now())
+	impact := NewBalancer(func(string) map[string]string { return nil }).FirstImpact(load(t, document), Survey{Services: services}, time.Now())
 	var got []string
 	for _, e := range impact.Effects {
 		got = append(got, fmt.Sprintf("%s %s %s", e.Service, e.Address, e.Fate))
