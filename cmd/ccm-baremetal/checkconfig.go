@@ -1,13 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +15,8 @@ import (
 // The exit codes of check-config. Changing one is an API change.
 const (
 	exitFaults     = 1 // a document has faults
-	exitUnreadable = 2 // a file cannot be read, or the command line makes no sense
+	exitUnreadable = 2 // a file or the cluster cannot be read, or the command line makes no sense
+	exitRefused    = 3 // a document is right in itself, and the controller of the cluster would refuse it
 )
 
 // exitError is an error that ends the process with a code of its own.
@@ -42,7 +41,7 @@ func exitCode(err error) int {
 	}
 }
 
-const checkConfigHelp = `Check configuration documents without a cluster.
+const checkConfigHelp = `Check configuration documents, with --cluster also what they would do to Services.
 
 Each FILE is a document, or a manifest with a ConfigMap that holds one under the
 key config.yaml; - is the standard input. All faults are shown at once, one
@@ -55,8 +54,17 @@ in each family, its advertisements, and warnings about what is allowed and yet
 may not be meant. The hash is that which every process reports for the document
 that it uses.
 
-Exit code: 0 if all documents are right, 1 if one has faults, 2 if a file
-cannot be read. Nothing is read from or written to a cluster.
+Without --cluster nothing is read from a cluster. With it, each document is
+compared with the one in force there, and it is said which Services would lose
+their address, get another one, or keep one that no Node is selected to announce;
+whether the controller would refuse the document because it changes too much (more
+than 20 %, and more than 5, of the addresses in use, without
+services.allowMassChange); and which addresses would be announced by no Node,
+newly or still. Nothing is ever written.
+
+Exit code: 0 if all documents are right, 1 if one has faults, 2 if a file or the
+cluster cannot be read or the command line makes no sense, 3 if the controller
+would refuse one. Of several the gravest: 2, then 1, then 3.
 
 With -o json the result is one object:
 
@@ -66,15 +74,27 @@ With -o json the result is one object:
     "warnings": [{"path": "pools[1] (dmz)", "line": 0, "message": "..."}],
     "pools": [{"name": "lan", "state": "active", "autoAssign": true, "priority": 0,
                "ipv4": 51, "ipv6": 0, "ranges": ["192.0.2.100-192.0.2.150"]}],
-    "advertisements": [{"name": "default", "pools": [], "layer2": true}]}]}
+    "advertisements": [{"name": "default", "pools": [], "layer2": true}],
+    "impact": {"inForce": "9c1f...", "inUse": 26, "affected": 1, "refused": "",
+      "effects": [{"service": "shop/web", "address": "192.0.2.100", "fate": "Moved",
+                   "to": "192.0.2.7", "message": "..."}],
+      "silent":  [{"service": "shop/db", "address": "192.0.2.9", "fate": "Unannounced",
+                   "to": "", "message": "..."}]}}]}
 
 Lists are never null; a document with faults has neither pools nor
 advertisements; no pools in an advertisement means all; line 0 means not known;
 numbers of addresses stop at 9223372036854775807. A file that cannot be read
-has the reason as its only fault.`
+has the reason as its only fault. There is an impact with --cluster only, for a
+document without faults; its fates are Lost, Moved and Unannounced; inUse and
+affected count addresses; refused is why the controller would refuse the document;
+inForce is "" if there is no document in force, and then the Services themselves
+say what they were given.`
 
 const checkConfigExamples = `  # a file in a repository, as a step of a pipeline
   ccm-baremetal check-config deploy/ccm-baremetal/configmap.yaml
+
+  # what an edit would do to the cluster, before it is applied
+  ccm-baremetal check-config --cluster deploy/ccm-baremetal/configmap.yaml
 
   # what is in the cluster now
   kubectl -n kube-system get configmap ccm-baremetal -o yaml | ccm-baremetal check-config -
@@ -88,15 +108,14 @@ const checkConfigExamples = `  # a file in a repository, as a step of a pipeline
 // newCheckConfigCommand returns the command check-config. Its error carries
 // the exit code (see exitCode) and the summary; the faults are printed.
 func newCheckConfigCommand() *cobra.Command {
-	var output string
-	var schema bool
+	var reach connection
+	var output, inForce string
+	var schema, cluster bool
 	cmd := &cobra.Command{
-		Use:           "check-config FILE...",
-		Short:         "Check configuration documents without a cluster",
-		Long:          checkConfigHelp,
-		Example:       checkConfigExamples,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use:     "check-config FILE...",
+		Short:   "Check configuration documents, and what they would do to a cluster",
+		Long:    checkConfigHelp,
+		Example: checkConfigExamples,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && !schema {
 				return exitError{exitUnreadable, errors.New("which FILE? - is the standard input; see --help")}
@@ -104,23 +123,31 @@ func newCheckConfigCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case schema:
+			if schema {
 				_, err := cmd.OutOrStdout().Write(config.Schema())
 				return err
-			case output == "text":
-				return checkConfig(cmd, args, printText)
-			case output == "json":
-				return checkConfig(cmd, args, printJSON)
-			default:
+			}
+			show, known := map[string]func(io.Writer, []checkedFile) error{"text": printText, "json": printJSON}[output]
+			if !known {
 				return exitError{exitUnreadable, fmt.Errorf("unknown output %q: text or json", output)}
 			}
+			judge := func(*checkedFile) {}
+			if cluster {
+				j, err := newJudge(cmd.Context(), reach, inForce)
+				if err != nil {
+					return exitError{exitUnreadable, err}
+				}
+				judge = j.judge
+			}
+			return checkConfig(cmd, args, judge, show)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON schema of the document and check nothing")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{exitUnreadable, err} })
-	return cmd
+	cmd.Flags().BoolVar(&cluster, "cluster", false, "say what each document would do to the Services of a cluster")
+	cmd.Flags().StringVar(&inForce, "cloud-config", "", "with --cluster: the document in force is this file, as for a controller with that flag")
+	reach.set(cmd.Flags())
+	return quiet(cmd)
 }
 
 // checkedFile is what is found out about one file.
@@ -132,8 +159,10 @@ type checkedFile struct {
 	Warnings       []config.Error         `json:"warnings"`
 	Pools          []checkedPool          `json:"pools"`
 	Advertisements []checkedAdvertisement `json:"advertisements"`
+	Impact         *impact                `json:"impact,omitempty"` // nil: not asked for, or there are faults
 
 	unreadable bool
+	config     config.Config // if OK
 }
 
 type checkedPool struct {
@@ -154,19 +183,24 @@ type checkedAdvertisement struct {
 
 // checkConfig checks all files, prints the result and returns the summary as
 // an error if there is anything wrong.
-func checkConfig(cmd *cobra.Command, names []string, show func(io.Writer, []checkedFile) error) error {
+func checkConfig(cmd *cobra.Command, names []string, judge func(*checkedFile), show func(io.Writer, []checkedFile) error) error {
 	var files []checkedFile
-	faults, faulty, unreadable := 0, 0, 0
+	faults, faulty, unreadable, refused := 0, 0, 0, 0
 	for _, name := range names {
 		f := inspect(name, cmd.InOrStdin())
-		files = append(files, f)
 		switch {
 		case f.unreadable:
 			unreadable++
 		case !f.OK:
 			faults += len(f.Faults)
 			faulty++
+		default:
+			judge(&f)
 		}
+		if f.Impact != nil && f.Impact.Refused != "" {
+			refused++
+		}
+		files = append(files, f)
 	}
 	if err := show(cmd.OutOrStdout(), files); err != nil {
 		return exitError{exitUnreadable, fmt.Errorf("print the result: %w", err)}
@@ -176,6 +210,8 @@ func checkConfig(cmd *cobra.Command, names []string, show func(io.Writer, []chec
 		return exitError{exitUnreadable, fmt.Errorf("files that cannot be read: %d of %d", unreadable, len(files))}
 	case faulty > 0:
 		return exitError{exitFaults, fmt.Errorf("faults: %d, in %d of %d files", faults, faulty, len(files))}
+	case refused > 0:
+		return exitError{exitRefused, fmt.Errorf("documents that the controller would refuse: %d of %d", refused, len(files))}
 	}
 	return nil
 }
@@ -220,7 +256,7 @@ func readFile(name string, stdin io.Reader) ([]byte, error) {
 
 // describe fills in what a document without faults says.
 func (f *checkedFile) describe(c config.Config) {
-	f.OK = true
+	f.OK, f.config = true, c
 	f.Hash = c.Hash
 	f.Warnings = append(f.Warnings, config.Warnings(c)...)
 	for _, p := range c.Pools {
@@ -241,10 +277,7 @@ func (f *checkedFile) describe(c config.Config) {
 }
 
 func printJSON(w io.Writer, files []checkedFile) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(map[string]any{"files": files})
+	return encode(w, map[string]any{"files": files})
 }
 
 func printText(w io.Writer, files []checkedFile) error {
@@ -265,23 +298,21 @@ func (f checkedFile) write(b *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(b, "%s: no faults, hash %s\n", f.File, f.Hash)
-	table := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "  POOL\tSTATE\tAUTO\tPRIORITY\tIPV4\tIPV6")
-	for _, p := range f.Pools {
-		fmt.Fprintf(table, "  %s\t%s\t%t\t%d\t%s\t%s\n", p.Name, p.State, p.AutoAssign, p.Priority, count(p.IPv4), count(p.IPv6))
-	}
-	table.Flush()
-	fmt.Fprintln(table, "  ADVERTISEMENT\tPOOLS\tBY")
-	for _, a := range f.Advertisements {
+	table(b, "  POOL\tSTATE\tAUTO\tPRIORITY\tIPV4\tIPV6", f.Pools, func(p checkedPool) string {
+		return fmt.Sprintf("  %s\t%s\t%t\t%d\t%s\t%s", p.Name, p.State, p.AutoAssign, p.Priority, count(p.IPv4), count(p.IPv6))
+	})
+	table(b, "  ADVERTISEMENT\tPOOLS\tBY", f.Advertisements, func(a checkedAdvertisement) string {
 		pools := strings.Join(a.Pools, ", ")
 		if pools == "" {
 			pools = "all"
 		}
-		fmt.Fprintf(table, "  %s\t%s\tlayer 2\n", a.Name, pools)
-	}
-	table.Flush()
+		return fmt.Sprintf("  %s\t%s\tlayer 2", a.Name, pools)
+	})
 	for _, warning := range f.Warnings {
 		fmt.Fprintf(b, "%s: warning: %v\n", f.File, warning)
+	}
+	if f.Impact != nil {
+		f.Impact.write(b, f.File)
 	}
 }
 

@@ -62,7 +62,7 @@ func newCommand(ctx context.Context) (*cobra.Command, error) {
 		}
 		return manage(cmd, args)
 	}
-	cmd.AddCommand(newCheckConfigCommand())
+	cmd.AddCommand(newCheckConfigCommand(), newAllocationsCommand(), newCleanupCommand())
 	describe(cmd, own)
 	return cmd, nil
 }

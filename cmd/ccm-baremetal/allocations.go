@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/service"
+)
+
+const allocationsHelp = `Show the pools of a cluster, who has their addresses, and who waits for one.
+
+It is worked out from the Services themselves and the document in force, by the
+same code as in the controller. So it also works while no controller runs; and
+it only reads.
+
+  SIZE     addresses that can be given out, of that family
+  USED     those that Services have
+  WAITING  Services that would get one if the pool had room for them
+
+Who waits is listed with the reason of its condition ccm-baremetal.io/Allocated.
+Pending means that no controller has looked at the Service yet: does one run?
+-o wide adds since when and why.
+
+` + connectionHelp + `
+It takes the right to list Services, Nodes and Namespaces, to get the
+EndpointSlice default/kubernetes and to get the ConfigMap ccm-baremetal-accepted.
+
+With -o json the result is one object:
+
+  {"hash": "5d0b...",
+   "pools":   [{"name": "lan", "state": "active", "family": "IPv4",
+                "size": 51, "used": 2, "free": 49, "waiting": 0}],
+   "holders": [{"address": "192.0.2.100", "pool": "lan", "service": "shop/web",
+                "since": "2026-01-31T12:00:00Z", "reason": "Allocated"}],
+   "waiting": [{"service": "shop/db", "since": "2026-01-31T12:00:00Z",
+                "reason": "PoolExhausted", "message": "...", "pools": ["lan"]}]}
+
+Lists are never null. An address in no pool has "" for its pool; since is when it
+was given, for those who wait when the Service was created; sizes stop at
+9223372036854775807.
+
+Exit code: 0, or 1 if the cluster or the document in force cannot be read, 2 if
+the command line makes no sense.`
+
+const allocationsExamples = `  # what is left
+  ccm-baremetal allocations
+
+  # who waits, and why
+  ccm-baremetal allocations -o wide
+
+  # pools that are nearly full, for a tool
+  ccm-baremetal allocations -o json | jq '.pools[] | select(.free < 5)'
+
+  # where the controller reads a file: the pools are those of that file
+  ccm-baremetal allocations --cloud-config /etc/ccm-baremetal/config.yaml`
+
+// newAllocationsCommand returns the command allocations.
+func newAllocationsCommand() *cobra.Command {
+	var reach connection
+	var output, file string
+	cmd := &cobra.Command{
+		Use:     "allocations",
+		Short:   "Show pools, who has their addresses and who waits for one",
+		Long:    allocationsHelp,
+		Example: allocationsExamples,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			show, known := map[string]func(io.Writer, allocations) error{
+				"": printAllocations, "wide": printAllocationsWide, "json": printAllocationsJSON,
+			}[output]
+			if !known {
+				return exitError{exitUnreadable, fmt.Errorf("unknown output %q: json or wide", output)}
+			}
+			client, err := reach.client()
+			if err != nil {
+				return err
+			}
+			a, err := readAllocations(cmd.Context(), client, reach.namespace, file)
+			if err != nil {
+				return err
+			}
+			return show(cmd.OutOrStdout(), a)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json or wide")
+	cmd.Flags().StringVar(&file, "cloud-config", "", "the document in force is this file, as for a controller with that flag")
+	reach.set(cmd.Flags())
+	return quiet(cmd)
+}
+
+// quiet leaves it to main to print errors, without the usage, and gives those
+// of flags an exit code of their own.
+func quiet(cmd *cobra.Command) *cobra.Command {
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{exitUnreadable, err} })
+	return cmd
+}
+
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return exitError{exitUnreadable, fmt.Errorf("unexpected argument %q; see --help", args[0])}
+	}
+	return nil
+}
+
+// allocations is what is printed.
+type allocations struct {
+	Hash    string       `json:"hash"`
+	Pools   []poolUse    `json:"pools"`
+	Holders []holding    `json:"holders"`
+	Waiting []waitingFor `json:"waiting"`
+}
+
+type poolUse struct {
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	Family  string `json:"family"`
+	Size    uint64 `json:"size"`
+	Used    int    `json:"used"`
+	Free    uint64 `json:"free"`
+	Waiting int    `json:"waiting"`
+}
+
+type holding struct {
+	Address string    `json:"address"`
+	Pool    string    `json:"pool"`
+	Service string    `json:"service"`
+	Since   time.Time `json:"since,omitzero"`
+	Reason  string    `json:"reason"`
+}
+
+type waitingFor struct {
+	Service string    `json:"service"`
+	Since   time.Time `json:"since,omitzero"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Pools   []string  `json:"pools"`
+}
+
+// readAllocations reads a cluster.
+func readAllocations(ctx context.Context, client kubernetes.Interface, namespace, file string) (allocations, error) {
+	c, err := inForce(ctx, client, namespace, file)
+	if err != nil {
+		return allocations{}, err
+	}
+	if c == nil {
+		return allocations{}, fmt.Errorf("no document is in force: there is no configmap %s/%s. Either no controller has run yet, "+
+			"or it has another --namespace, or it reads a file: then name that by --cloud-config", namespace, document.AcceptedConfigMap)
+	}
+	survey, err := service.NewSurvey(ctx, client)
+	if err != nil {
+		return allocations{}, err
+	}
+	return shown(c.Hash, survey.Allocations(*c, time.Now())), nil
+}
+
+func shown(hash string, from service.Allocations) allocations {
+	a := allocations{Hash: hash, Pools: []poolUse{}, Holders: []holding{}, Waiting: []waitingFor{}}
+	for _, p := range from.Pools {
+		a.Pools = append(a.Pools, poolUse{p.Pool, string(p.State), string(p.Family), p.Size, p.Held, p.Free, p.Waiting})
+	}
+	for _, h := range from.Holders {
+		a.Holders = append(a.Holders, holding{h.Address.String(), h.Pool, string(h.Service), h.Since, string(h.Reason)})
+	}
+	for _, w := range from.Waiting {
+		a.Waiting = append(a.Waiting, waitingFor{string(w.Service), w.Created, string(w.Reason), w.Message, append([]string{}, w.Pools...)})
+	}
+	return a
+}

@@ -1,0 +1,455 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordination "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/service"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+const lan = documentHead + "pools:\n- name: lan\n  addresses: [192.0.2.0/29]\n"
+
+// ours is an object that we have made.
+func ours(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: "u", Labels: map[string]string{document.ManagedByLabel: document.ManagedBy}}
+}
+
+func accepted(text string) *v1.ConfigMap {
+	return &v1.ConfigMap{ObjectMeta: ours(document.AcceptedConfigMap), Data: map[string]string{config.ConfigMapKey: text}}
+}
+
+// held is a Service that has an address from us.
+func held(name, address string) *v1.Service {
+	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+	svc.Spec.Type = v1.ServiceTypeLoadBalancer
+	svc.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: address}}
+	svc.Status.Conditions = []metav1.Condition{{Type: service.ConditionAllocated, Status: metav1.ConditionTrue, Reason: "Allocated",
+		Message: address + ` from pool "lan"`, LastTransitionTime: metav1.NewTime(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC))}}
+	return svc
+}
+
+func waiting(name string) *v1.Service {
+	svc := held(name, "")
+	svc.Status.LoadBalancer.Ingress = nil
+	svc.Status.Conditions[0].Status, svc.Status.Conditions[0].Reason, svc.Status.Conditions[0].Message = metav1.ConditionFalse, "PoolExhausted", "no free address"
+	svc.Annotations = map[string]string{service.AnnotationPool: "full"}
+	return svc
+}
+
+func TestAllocationsArePrinted(t *testing.T) {
+	document := lan + "- name: full\n  autoAssign: false\n  addresses: ['2001:db8::1', 198.51.100.1]\n"
+	client := fake.NewClientset(accepted(document), held("web", "192.0.2.1"), held("old", "203.0.113.7"), held("f", "198.51.100.1"), waiting("db"))
+	a, err := readAllocations(context.Background(), client, "kube-system", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		show func(*bytes.Buffer) error
+		want string
+	}{
+		"default": {func(b *bytes.Buffer) error { return printAllocations(b, a) }, `POOL  STATE   FAMILY  SIZE  USED  FREE  WAITING
+lan   active  IPv4    8     1     7     0
+full  active  IPv4    1     1     0     1
+full  active  IPv6    1     0     1     1
+
+ADDRESS       POOL  SERVICE
+192.0.2.1     lan   shop/web
+198.51.100.1  full  shop/f
+203.0.113.7   -     shop/old
+
+WAITS    REASON         POOLS
+shop/db  PoolExhausted  full
+`},
+		"wide": {func(b *bytes.Buffer) error { return printAllocationsWide(b, a) }, `POOL  STATE   FAMILY  SIZE  USED  FREE  WAITING
+lan   active  IPv4    8     1     7     0
+full  active  IPv4    1     1     0     1
+full  active  IPv6    1     0     1     1
+
+ADDRESS       POOL  SERVICE   SINCE                 REASON
+192.0.2.1     lan   shop/web  2026-01-31T12:00:00Z  Allocated
+198.51.100.1  full  shop/f    2026-01-31T12:00:00Z  Allocated
+203.0.113.7   -     shop/old  2026-01-31T12:00:00Z  Allocated
+
+WAITS    REASON         POOLS  SINCE  MESSAGE
+shop/db  PoolExhausted  full   -      no free address
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := c.show(&b); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, b.String()); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+	var b bytes.Buffer
+	var back allocations
+	if err := printAllocationsJSON(&b, a); err != nil || json.Unmarshal(b.Bytes(), &back) != nil {
+		t.Fatalf("%v: %s", err, b.String())
+	}
+	if diff := cmp.Diff(a, back); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestAllocationsOfAnEmptyClusterHaveNoNulls(t *testing.T) {
+	a, err := readAllocations(context.Background(), fake.NewClientset(accepted(lan)), "kube-system", "")
+	var b bytes.Buffer
+	if err != nil || printAllocationsJSON(&b, a) != nil || strings.Contains(b.String(), "null") {
+		t.Errorf("%v: %s", err, b.String())
+	}
+}
+
+func TestAllocationsWithoutADocumentSayWhatToDo(t *testing.T) {
+	client := fake.NewClientset()
+	_, err := readAllocations(context.Background(), client, "metal", "")
+	if err == nil || !strings.Contains(err.Error(), "metal/ccm-baremetal-accepted") || !strings.Contains(err.Error(), "--cloud-config") {
+		t.Error(err)
+	}
+	if a, err := readAllocations(context.Background(), client, "metal", file(t, "config.yaml", lan)); err != nil || len(a.Pools) != 1 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	_, err = readAllocations(context.Background(), client, "metal", file(t, "config.yaml", lan+"bogus: 1\n"))
+	if err == nil || !strings.Contains(err.Error(), "bogus") {
+		t.Error(err)
+	}
+}
+
+// api serves objects as an API server does: lists and single ones, to read.
+func api(t *testing.T, objects map[string]any) (kubeconfig string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		object, ok := objects[r.URL.Path]
+		if r.Method != http.MethodGet || !ok {
+			w.WriteHeader(http.StatusNotFound)
+			object = apierrors.NewNotFound(v1.Resource("any"), r.URL.Path).Status()
+		}
+		if err := json.NewEncoder(w).Encode(object); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return file(t, "kubeconfig", fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: here
+contexts:
+- {name: here, context: {cluster: here, user: me}}
+- {name: elsewhere, context: {cluster: elsewhere, user: me}}
+clusters:
+- {name: here, cluster: {server: %q}}
+- {name: elsewhere, cluster: {server: "http://127.0.0.1:1"}}
+users: [{name: me, user: {}}]
+`, server.URL))
+}
+
+// many is a cluster in which this many Services hold addresses of the lan.
+func many(t *testing.T, n int) (kubeconfig string) {
+	list := v1.ServiceList{}
+	for i := range n {
+		list.Items = append(list.Items, *held(fmt.Sprintf("s%d", i), fmt.Sprintf("192.0.2.%d", i)))
+	}
+	node := v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	return api(t, map[string]any{
+		"/api/v1/namespaces/kube-system/configmaps/ccm-baremetal-accepted": accepted(lan),
+		"/api/v1/services":   list,
+		"/api/v1/nodes":      v1.NodeList{Items: []v1.Node{node}},
+		"/api/v1/namespaces": v1.NamespaceList{},
+	})
+}
+
+func TestCheckConfigTellsWhatADocumentWouldDoToACluster(t *testing.T) {
+	kubeconfig := many(t, 7)
+	const others = documentHead + "services: {handleUnclassed: false}\npools:\n- name: lan\n  addresses: [192.0.2.0/29]\n"
+	moves := documentHead + "pools:\n- {name: lan, addresses: [192.0.2.0/29], namespaces: [x], onMismatch: reassign}\n- {name: new, addresses: [198.51.100.1]}\n"
+	for name, c := range map[string]struct {
+		document string
+		code     int
+		want     []string
+	}{
+		"nothing":       {lan, 0, []string{"of 7 addresses in use 0 would change"}},
+		"one moves":     {moves, 0, []string{"shop/s0  192.0.2.0  198.51.100.1", "shop/s0 moves from 192.0.2.0 to 198.51.100.1", "of 7 addresses in use 1 would change"}},
+		"too many":      {others, 3, []string{"shop/s6  192.0.2.6  lost", "of 7 addresses in use 7 would change", "would refuse it", "services.allowMassChange: true"}},
+		"allowed":       {strings.Replace(others, "false", "false, allowMassChange: true", 1), 0, []string{"of 7 addresses in use 7 would change"}},
+		"silence":       {lan + "advertisements: [{name: x, nodeSelector: a=b, layer2: {}}]\n", 3, []string{"shop/s0  192.0.2.0  unannounced", "selects a Node"}},
+		"faults":        {lan + "bogus: 1\n", 1, []string{"bogus"}},
+		"another world": {lan + "# changed\n", 0, []string{"0 would change"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := checkConfigRun(t, c.document, "--cluster", "--kubeconfig", kubeconfig, "-")
+			if r.code != c.code {
+				t.Errorf("exit code %d, want %d: %s", r.code, c.code, r.summary)
+			}
+			for _, text := range c.want {
+				if !strings.Contains(r.stdout, text) {
+					t.Errorf("does not say %q:\n%s", text, r.stdout)
+				}
+			}
+		})
+	}
+}
+
+func TestCheckConfigOfAClusterAsJSON(t *testing.T) {
+	kubeconfig := many(t, 7)
+	r := checkConfigRun(t, documentHead+"services: {handleUnclassed: false}\npools: [{addresses: [192.0.2.0/29]}]\n", "--cluster", "--kubeconfig", kubeconfig, "-o", "json", "-")
+	var got struct{ Files []checkedFile }
+	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || len(got.Files) != 1 || got.Files[0].Impact == nil {
+		t.Fatalf("%v: %s", err, r.stdout)
+	}
+	i := got.Files[0].Impact
+	if r.code != exitRefused || i.InUse != 7 || i.Affected != 7 || len(i.Effects) != 7 || i.Effects[0].Fate != "Lost" || !strings.Contains(i.Refused, "7 of 7") || len(i.InForce) != 12 {
+		t.Errorf("exit code %d: %+v", r.code, i)
+	}
+	if strings.Contains(r.stdout, "null") {
+		t.Errorf("a null in %s", r.stdout)
+	}
+}
+
+func TestClusterThatCannotBeReadIsNoFaultOfTheDocument(t *testing.T) {
+	kubeconfig := many(t, 1)
+	for _, args := range [][]string{
+		{"--cluster", "--kubeconfig", "/no/such/file", "-"},
+		{"--cluster", "--kubeconfig", kubeconfig, "--context", "elsewhere", "-"},
+		{"--cluster", "--kubeconfig", kubeconfig, "--cloud-config", "/no/such/file", "-"},
+	} {
+		if r := checkConfigRun(t, lan, args...); r.code != exitUnreadable || r.stdout != "" {
+			t.Errorf("%v: exit code %d, %s", args, r.code, r.stdout)
+		}
+	}
+}
+
+func TestCommandsRefuseWhatMakesNoSense(t *testing.T) {
+	kubeconfig := many(t, 1)
+	for _, args := range [][]string{
+		{"allocations", "-o", "yaml"}, {"allocations", "shop"}, {"allocations", "--bogus"},
+		{"cleanup", "-o", "wide"}, {"cleanup", "--pace", "0"}, {"cleanup", "now"},
+	} {
+		if _, err := execute(t, append(args, "--kubeconfig", kubeconfig)...); exitCode(err) != exitUnreadable {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+func TestCommandsFindTheClusterAsKubectlDoes(t *testing.T) {
+	kubeconfig := many(t, 2)
+	t.Setenv("KUBECONFIG", kubeconfig)
+	if out, err := execute(t, "allocations"); err != nil || !strings.Contains(out, "shop/s1") {
+		t.Errorf("%v: %s", err, out)
+	}
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	if out, err := execute(t, "allocations", "--kubeconfig", kubeconfig, "--context", "here", "-o", "json"); err != nil || !strings.Contains(out, "shop/s1") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// leftovers are what an uninstall leaves: two Services and three objects.
+func leftovers(lease *coordination.Lease) *fake.Clientset {
+	foreign := held("foreign", "192.0.2.5")
+	foreign.Status.Conditions[0].Type = "example.org/Ready"
+	return fake.NewClientset(
+		accepted(lan), &v1.Secret{ObjectMeta: ours("ccm-baremetal-gossip")}, lease,
+		&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "ccm-baremetal"}},
+		held("a", "192.0.2.1"), held("b", "192.0.2.2"), foreign,
+	)
+}
+
+// leaseOf is a Lease that was renewed that long ago.
+func leaseOf(age time.Duration) *coordination.Lease {
+	who, seconds, at := "cp_1", int32(15), metav1.NewMicroTime(time.Now().Add(-age))
+	return &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "ccm-baremetal", UID: "u"},
+		Spec: coordination.LeaseSpec{HolderIdentity: &who, LeaseDurationSeconds: &seconds, RenewTime: &at}}
+}
+
+// clean runs cleanup without waiting long between its writes.
+func clean(client *fake.Clientset, o cleanupOptions) (cleanup, error) {
+	o.namespace = "kube-system"
+	if o.pace == 0 {
+		o.pace = 1000
+	}
+	c := &cleaner{client: client, cleanupOptions: o}
+	return c.run(context.Background())
+}
+
+func writesTo(client *fake.Clientset) []string {
+	var out []string
+	for _, a := range client.Actions() {
+		if verb := a.GetVerb(); verb != "get" && verb != "list" {
+			out = append(out, verb+" "+a.GetResource().Resource)
+		}
+	}
+	return out
+}
+
+func TestCleanupChangesNothingUnlessToldTo(t *testing.T) {
+	client := leftovers(leaseOf(time.Hour))
+	result, err := clean(client, cleanupOptions{release: true})
+	if err != nil || result.Done || len(result.Services) != 2 || len(result.Objects) != 3 || len(writesTo(client)) != 0 {
+		t.Errorf("%+v, %v, wrote %v", result, err, writesTo(client))
+	}
+	if diff := cmp.Diff([]string{"192.0.2.1"}, result.Services[0].Released); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCleanupLeavesNothingOfOurs(t *testing.T) {
+	for _, release := range []bool{false, true} {
+		t.Run(fmt.Sprintf("release %v", release), func(t *testing.T) {
+			client := leftovers(leaseOf(time.Hour))
+			result, err := clean(client, cleanupOptions{release: release, yes: true})
+			if err != nil || !result.Done {
+				t.Fatalf("%+v, %v", result, err)
+			}
+			want := []string{"patch services", "patch services", "delete configmaps", "delete secrets", "delete leases"}
+			if diff := cmp.Diff(want, writesTo(client)); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+			for name, addresses := range map[string]int{"a": 1, "b": 1, "foreign": 1} {
+				svc, err := client.CoreV1().Services("shop").Get(context.Background(), name, metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				conditions := 0
+				if name == "foreign" {
+					conditions = 1
+				} else if release {
+					addresses = 0
+				}
+				if len(svc.Status.LoadBalancer.Ingress) != addresses || len(svc.Status.Conditions) != conditions {
+					t.Errorf("%s: %+v", name, svc.Status)
+				}
+			}
+			if result, err = clean(client, cleanupOptions{}); err != nil || len(result.Services)+len(result.Objects) != 0 {
+				t.Errorf("left: %+v, %v", result, err)
+			}
+		})
+	}
+}
+
+func TestCleanupWaitsForTheEndOfWhatRuns(t *testing.T) {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "announcer-x", Labels: map[string]string{"app.kubernetes.io/name": "announcer"}}}
+	pod.Status.Phase = v1.PodRunning
+	for name, c := range map[string]struct {
+		age  time.Duration
+		pod  *v1.Pod
+		want string
+	}{
+		"a controller": {time.Second, nil, "cp_1"},
+		"an announcer": {time.Hour, pod, "announcer-x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := leftovers(leaseOf(c.age))
+			if c.pod != nil {
+				if err := client.Tracker().Add(c.pod); err != nil {
+					t.Fatal(err)
+				}
+			}
+			result, err := clean(client, cleanupOptions{yes: true})
+			if err == nil || result.Done || len(writesTo(client)) != 0 || len(result.Running) != 1 || !strings.Contains(result.Running[0], c.want) {
+				t.Errorf("%+v, %v, wrote %v", result, err, writesTo(client))
+			}
+		})
+	}
+}
+
+func TestCleanupGoesOnPastAFailureAndKeepsTheObjects(t *testing.T) {
+	client := leftovers(leaseOf(time.Hour))
+	client.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return a.(clienttesting.PatchAction).GetName() == "a", nil, apierrors.NewForbidden(v1.Resource("services"), "a", errors.New("no right"))
+	})
+	result, err := clean(client, cleanupOptions{yes: true})
+	if err == nil || !strings.Contains(err.Error(), "1 of 2") || !strings.Contains(result.Services[0].Error, "no right") || result.Services[1].Error != "" {
+		t.Errorf("%+v, %v", result, err)
+	}
+	if diff := cmp.Diff([]string{"patch services", "patch services"}, writesTo(client)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestCleanupTriesAgainAfterAConflict(t *testing.T) {
+	client := leftovers(leaseOf(time.Hour))
+	conflicts := 2
+	client.PrependReactor("patch", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if conflicts == 0 {
+			return false, nil, nil
+		}
+		conflicts--
+		return true, nil, apierrors.NewConflict(v1.Resource("services"), "a", errors.New("changed"))
+	})
+	if result, err := clean(client, cleanupOptions{yes: true}); err != nil || result.Services[0].Error != "" {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+func TestCleanupKeepsItsPaceAndStopsWhenTold(t *testing.T) {
+	client := leftovers(leaseOf(time.Hour))
+	begin := time.Now()
+	if _, err := clean(client, cleanupOptions{yes: true, pace: 20}); err != nil || time.Since(begin) < 200*time.Millisecond {
+		t.Errorf("five writes took %s, %v", time.Since(begin), err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	client = leftovers(leaseOf(time.Hour))
+	c := &cleaner{client: client, cleanupOptions: cleanupOptions{namespace: "kube-system", yes: true, pace: 1}}
+	if _, err := c.run(ctx); err == nil || len(writesTo(client)) != 0 {
+		t.Errorf("%v, wrote %v", err, writesTo(client))
+	}
+}
+
+func TestCleanupLeavesASecretOfTheUser(t *testing.T) {
+	client := leftovers(leaseOf(time.Hour))
+	secret := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "ccm-baremetal-gossip"}}
+	if _, err := client.CoreV1().Secrets("kube-system").Update(context.Background(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	result, err := clean(client, cleanupOptions{})
+	if err != nil || len(result.Objects) != 2 {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+func TestCleanupIsPrinted(t *testing.T) {
+	for _, c := range []struct {
+		result cleanup
+		want   string
+	}{
+		{cleanup{}, "Nothing of ours is left.\n"},
+		{cleanup{Services: []cleanedService{{Service: "shop/web", Conditions: []string{"c"}, Finalizer: true, Kept: []string{"192.0.2.1"}}}},
+			"SERVICE   REMOVED           KEPT\nshop/web  c, the finalizer  192.0.2.1\n" +
+				"Nothing has been changed. With --yes all of this is removed; the addresses stay in the status, and nobody answers for them.\n"},
+		{cleanup{Done: true, Services: []cleanedService{{Service: "shop/web", Conditions: []string{"c"}, Released: []string{"192.0.2.1"}, Error: "no right"}},
+			Objects: []cleanedObject{{Kind: "Lease", Name: "kube-system/x"}}},
+			"SERVICE   REMOVED       KEPT  RESULT\nshop/web  c, 192.0.2.1  -     FAILED: no right\nLease kube-system/x: done\nGone through: 1 Services, 1 objects.\n"},
+		{cleanup{Running: []string{"pod x"}, Objects: []cleanedObject{{Kind: "Lease", Name: "kube-system/x"}}},
+			"Lease kube-system/x\nstill runs: pod x\nNothing has been changed. End what still runs (kubectl delete -k manifests/base); it would put back what is removed.\n"},
+	} {
+		var b bytes.Buffer
+		if err := printCleanup(&b, c.result); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, b.String()); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+	}
+}
