@@ -43,7 +43,7 @@ bench: ## Run the benchmarks, each beside what it is compared with
 	go test -run '^$$' -bench . -benchmem ./pkg/...
 
 .PHONY: soak
-soak: ## Run the lab tests longer and more often (about an hour)
+soak: ## Run the lab tests longer and more often (about two hours)
 	@scripts/need
 	@CCM_SOAK=1 scripts/test lab
 

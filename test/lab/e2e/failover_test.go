@@ -119,12 +119,20 @@ func TestOwnerCutFromTheSwitchIsReplaced(t *testing.T) {
 // judge prints a distribution and holds it to the bounds of a takeover.
 func judge(t *testing.T, what string, gaps []time.Duration) {
 	t.Helper()
+	judgeBy(t, what, gaps, takeover{medianBound, worstBound})
+}
+
+// takeover is how long one may take.
+type takeover struct{ median, worst time.Duration }
+
+func judgeBy(t *testing.T, what string, gaps []time.Duration, bound takeover) {
+	t.Helper()
 	slices.Sort(gaps)
 	median, worst := gaps[len(gaps)/2], gaps[len(gaps)-1]
 	t.Logf("%s, %d times: best %s, median %s, worst %s; all: %v", what, len(gaps),
 		gaps[0].Round(time.Millisecond), median.Round(time.Millisecond), worst.Round(time.Millisecond), rounded(gaps))
-	if median > medianBound || worst > worstBound {
-		t.Errorf("want a median of at most %s and at worst %s", medianBound, worstBound)
+	if median > bound.median || worst > bound.worst {
+		t.Errorf("want a median of at most %s and at worst %s", bound.median, bound.worst)
 	}
 }
 
@@ -189,7 +197,8 @@ func TestSIGTERMOfTheOwnerLosesNoRequest(t *testing.T) {
 	}
 }
 
-// For a minute there is no API server, and in the middle of it the owner dies.
+// For a minute (ten in a soak) there is no API server, and the owner dies
+// meanwhile.
 func TestB070APIServerDownChangesNothing(t *testing.T) {
 	_, _, o := serving(t, "b070")
 	who := owner(t, o)
@@ -200,7 +209,7 @@ func TestB070APIServerDownChangesNothing(t *testing.T) {
 			_ = cluster.StartAPI(context.Background()) // it may run already
 		}
 	})
-	time.Sleep(time.Duration(times(60, 90)) * time.Second)
+	time.Sleep(time.Duration(times(60, 300)) * time.Second)
 	before := time.Now()
 	if lost := o.Unanswered(mark, before.Add(-200*time.Millisecond)); len(lost) > 0 {
 		t.Errorf("%d questions had no answer while the API server was down\n%s", len(lost), o)
@@ -217,7 +226,7 @@ func TestB070APIServerDownChangesNothing(t *testing.T) {
 	must(t, cluster.Heal(context.Background(), who))
 	single(t, o, time.Now(), healBound)
 
-	time.Sleep(10 * time.Second)
+	time.Sleep(time.Duration(times(10, 300)) * time.Second)
 	restarts := time.Now()
 	must(t, cluster.StartAPI(bounded(t)))
 	for range 2 {

@@ -173,6 +173,23 @@ func (o *Observation) Runs() []Run {
 	return runs
 }
 
+// Moves counts how often the address changed hands after from: rows of replies
+// from one MAC address that lasted for at least long, after such a row from
+// another one. What is shorter is two that reply side by side.
+func (o *Observation) Moves(from time.Time, long time.Duration) int {
+	moves, holder := 0, ""
+	for _, r := range o.Runs() {
+		if r.Last.Before(from) || r.Last.Sub(r.First) < long {
+			continue
+		}
+		if holder != "" && r.MAC != holder {
+			moves++
+		}
+		holder = r.MAC
+	}
+	return moves
+}
+
 // FirstReplyAfter returns the first reply to a question that was asked at or
 // after t.
 func (o *Observation) FirstReplyAfter(t time.Time) (Reply, bool) {

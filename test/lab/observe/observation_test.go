@@ -112,6 +112,27 @@ func TestAlone(t *testing.T) {
 	}
 }
 
+// One answers for a second, both do for a while, the other alone does, and the
+// first one again.
+func TestMoves(t *testing.T) {
+	x := newTape()
+	for ms := 0; ms < 4000; ms += 20 {
+		sender := ms / 20 % 3
+		x.ask(sender, ms)
+		if ms < 1200 || ms > 3000 {
+			x.hear(ourMAC, x.senders[sender], ms+1)
+		}
+		if ms > 1000 && ms < 3000 {
+			x.hear(theirMAC, x.senders[sender], ms+2)
+		}
+	}
+	for from, want := range map[int]int{0: 2, 1500: 1, 3500: 0} {
+		if got := x.Moves(x.at(from), 500*time.Millisecond); got != want {
+			t.Errorf("%d moves from %d ms on, want %d", got, from, want)
+		}
+	}
+}
+
 func TestLateReplyToAnEarlierQuestionIsNoTakeover(t *testing.T) {
 	x := newTape()
 	x.ask(0, 0)
