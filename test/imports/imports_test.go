@@ -24,6 +24,7 @@ var pure = []string{
 	"pkg/cloudprovider/ipam",
 	"pkg/announcer/election",
 	"pkg/announcer/plan",
+	"pkg/announcer/settling",
 }
 
 // impure is what a pure package must not import itself. An entry that ends in
@@ -50,6 +51,8 @@ var ours = map[string][]string{
 	"pkg/announcer/plan":         {"pkg/config", "pkg/announcer/election"},
 	"pkg/announcer":              {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/membership":   {"pkg/config", "pkg/announcer/plan", "pkg/announcer/election"},
+	"pkg/announcer/settling":     {},
+	"pkg/announcer/record":       {"pkg/announcer/settling"},
 	"pkg/announcer/source":       {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/l2":           {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/status":       {"pkg/config", "pkg/announcer/plan"},
