@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,8 +19,25 @@ import (
 // userAgent tells our requests apart in audit logs. Changing it is an API change.
 const userAgent = "announcer"
 
+// attentive are settings of client-go for which it has no other place. A
+// connection to the API server at rest is pinged after five seconds, and given
+// up when that is not answered in another five: a node that is cut from the API
+// server alone has to notice it long before it counts as stale.
+var attentive = map[string]string{
+	"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "5",
+	"HTTP2_PING_TIMEOUT_SECONDS":      "5",
+}
+
 // newClient returns a client of the API server. It does not connect.
 func newClient(kubeconfig string) (*source.API, error) {
+	for name, value := range attentive {
+		if _, given := os.LookupEnv(name); given {
+			continue
+		}
+		if err := os.Setenv(name, value); err != nil {
+			return nil, fmt.Errorf("set %s: %w", name, err)
+		}
+	}
 	c, err := clientcmd.BuildConfigFromFlags("", kubeconfig) // as a pod if that is empty
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w", err)

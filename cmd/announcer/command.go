@@ -21,6 +21,7 @@ type options struct {
 	configFile         string
 	namespace          string
 	insecureMembership bool
+	record             string
 	bindAddress        string
 	metricsPort        uint16
 	debugAddress       string
@@ -35,6 +36,7 @@ func (o *options) add(fs *pflag.FlagSet) {
 	fs.StringVar(&o.configFile, "cloud-config", "", "read the configuration from this `file`, and again when it changes; default: from the ConfigMap ccm-baremetal-accepted")
 	fs.StringVar(&o.namespace, "namespace", "kube-system", "namespace of that ConfigMap and of the Secret ccm-baremetal-gossip")
 	fs.BoolVar(&o.insecureMembership, "insecure-membership", false, "gossip in clear text, so that whoever reaches the gossip port can take addresses away")
+	fs.StringVar(&o.record, "record", "", "`file` on the host in which the node remembers its starts, stops and deaths, so that one that comes and goes does not take addresses with it each time; default: it remembers nothing over a restart")
 	fs.StringVar(&o.bindAddress, "bind-address", "", "`address` for health and metrics; default: all")
 	fs.Uint16Var(&o.metricsPort, "metrics-port", 7957, "port for /healthz, /readyz and /metrics")
 	fs.StringVar(&o.debugAddress, "debug-address", "127.0.0.1:7958", "`address` and port for /debug/plan and /debug/pprof, which tell much about the cluster")

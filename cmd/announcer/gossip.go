@@ -5,22 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/membership"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/record"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
 )
 
 const (
-	// gossipSecret holds the key of the gossip under gossipKey. Changing
-	// either is an API change.
+	// gossipSecret holds the key of the gossip that is to sign under gossipKey;
+	// what else is in it is accepted too. Changing either name is an API change.
 	gossipSecret = "ccm-baremetal-gossip"
 	gossipKey    = "key"
 
@@ -40,20 +43,21 @@ var (
 	errGathering = errors.New("the other announcers to answer")
 )
 
-// gossipOptions is what a gossip needs. All fields are required.
+// gossipOptions is what a gossip needs. All fields but secret are required.
 type gossipOptions struct {
-	node      string
-	api       *source.API
-	namespace string // of the Secret
-	insecure  bool   // clear text, no Secret
-	world     *source.World
-	kick      func()
-	log       *slog.Logger
+	node   string
+	api    *source.API
+	world  *source.World
+	secret *source.Secret // with the keys; nil: clear text
+	record *record.Record
+	rekey  chan struct{} // capacity 1: the Secret has changed
+	kick   func()
+	log    *slog.Logger
 }
 
 // gossip is the membership together with what it has to know before it can
 // start: the configuration, this node's address, the cluster's identity and
-// the key. It waits for them as long as it takes. Until then the members are
+// the keys. It waits for them as long as it takes. Until then the members are
 // just one more thing that is not known.
 type gossip struct {
 	o gossipOptions
@@ -75,7 +79,7 @@ func (g *gossip) Run(ctx context.Context) error {
 		if err == nil {
 			var members *membership.Members
 			if members, err = g.start(ctx, o); err == nil {
-				return members.Run(ctx)
+				return g.work(ctx, members)
 			}
 			retry = min(2*retry, joinRetryLast)
 		}
@@ -83,8 +87,38 @@ func (g *gossip) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-g.o.rekey:
 		case <-time.After(retry):
 		}
+	}
+}
+
+// work keeps the members together, and their keys up to date, until ctx ends.
+func (g *gossip) work(ctx context.Context, members *membership.Members) error {
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.Go(func() error { return members.Run(ctx) })
+	tasks.Go(func() error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-g.o.rekey:
+				g.changeKeys(members)
+			}
+		}
+	})
+	return tasks.Wait()
+}
+
+// changeKeys takes over the keys of the Secret. Those in force stay if they
+// are of no use.
+func (g *gossip) changeKeys(members *membership.Members) {
+	keys, err := g.keys()
+	if err == nil {
+		err = members.SetKeys(keys)
+	}
+	if err != nil {
+		g.o.log.Warn("gossip keys refused, keeping those in force", "err", err)
 	}
 }
 
@@ -103,7 +137,7 @@ func (g *gossip) start(ctx context.Context, o membership.Options) (*membership.M
 		g.set(members, nil)
 		g.o.kick()
 	})
-	g.o.log.Info("gossip started", "address", o.Address, "port", o.Port, "cluster", o.Label, "encrypted", o.Key != nil)
+	g.o.log.Info("gossip started", "address", o.Address, "port", o.Port, "cluster", o.Label, "keys", len(o.Keys))
 	return members, nil
 }
 
@@ -130,6 +164,7 @@ func (g *gossip) remembered() (membership.Options, error) {
 		Port:      c.Membership.Port,
 		Detection: c.Membership.Detection,
 		Peers:     g.o.world.Peers,
+		Died:      g.o.record.Died,
 		Kick:      g.o.kick,
 		Log:       g.o.log,
 	}, nil
@@ -137,16 +172,15 @@ func (g *gossip) remembered() (membership.Options, error) {
 
 // ask adds what only the API server knows.
 func (g *gossip) ask(ctx context.Context, o *membership.Options) (err error) {
+	if g.o.secret != nil {
+		if o.Keys, err = g.keys(); err != nil {
+			return fmt.Errorf("the gossip key: %w", err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	if o.Label, err = g.cluster(ctx); err != nil {
 		return fmt.Errorf("the identity of the cluster: %w", err)
-	}
-	if g.o.insecure {
-		return nil
-	}
-	if o.Key, err = g.key(ctx); err != nil {
-		return fmt.Errorf("the gossip key: %w", err)
 	}
 	return nil
 }
@@ -160,17 +194,23 @@ func (g *gossip) cluster(ctx context.Context) (string, error) {
 	return string(namespace.UID), nil
 }
 
-func (g *gossip) key(ctx context.Context) ([]byte, error) {
-	secret, err := g.o.api.Secret(ctx, g.o.namespace, gossipSecret)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("there is no Secret %s/%s yet, ccm-baremetal makes it", g.o.namespace, gossipSecret)
-	case err != nil:
-		return nil, fmt.Errorf("get secret %s/%s: %w", g.o.namespace, gossipSecret, err)
-	case len(secret.Data[gossipKey]) == 0:
-		return nil, fmt.Errorf("the Secret %s/%s has no %s", g.o.namespace, gossipSecret, gossipKey)
+// keys returns the gossip keys: the one that is to sign, and after it all
+// others that are to be accepted, by name.
+func (g *gossip) keys() ([][]byte, error) {
+	data, err := g.o.secret.Data()
+	if err != nil {
+		return nil, err
 	}
-	return secret.Data[gossipKey], nil
+	if len(data[gossipKey]) == 0 {
+		return nil, fmt.Errorf("the %s has no %s", g.o.secret, gossipKey)
+	}
+	keys := [][]byte{data[gossipKey]}
+	for _, name := range slices.Sorted(maps.Keys(data)) {
+		if name != gossipKey {
+			keys = append(keys, data[name])
+		}
+	}
+	return keys, nil
 }
 
 // started returns the membership, nil before it has started, and what the loop
@@ -198,16 +238,40 @@ func (g *gossip) Returns() int {
 	return 0
 }
 
-// Publish tells the others this announcer's state. Without gossip there are no others.
+// Isolated tells whether nothing comes from any of them.
+func (g *gossip) Isolated() bool {
+	m, _ := g.started()
+	return m != nil && m.Isolated()
+}
+
+// Settling tells whether others are to be preferred to this node.
+func (g *gossip) Settling() bool {
+	m, _ := g.started()
+	c, err := g.o.world.Config()
+	return m != nil && err == nil && g.o.record.Settling(c.Membership.Settle, m.Founder())
+}
+
+// Publish tells the others this announcer's state. Without gossip there are no
+// others. Whoever is passive no more takes part from then on.
 func (g *gossip) Publish(s announcer.State) {
-	if m, _ := g.started(); m != nil {
-		m.Publish(membership.State(s))
+	m, _ := g.started()
+	c, err := g.o.world.Config()
+	if m == nil || err != nil {
+		return
 	}
+	if !s.Passive {
+		g.o.record.Join(c.Membership.Settle, !s.Settling)
+	}
+	m.Publish(membership.State{
+		Passive: s.Passive, Draining: s.Draining, Standing: s.Standing,
+		Established: g.o.record.Established(), Config: s.Config, Links: s.Links,
+	})
 }
 
 // leave tells the others that this announcer goes. If that does not work they
 // will notice.
 func (g *gossip) leave() {
+	g.o.record.Stopped()
 	m, _ := g.started()
 	if m == nil {
 		return // nobody knows of us

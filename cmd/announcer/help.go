@@ -11,8 +11,8 @@ What it needs:
   - the Linux capability NET_RAW, and the network namespace of the host
   - TCP and UDP port 7956 between the nodes (membership.port), for the gossip
   - from the API server: list and watch Services, EndpointSlices and Nodes;
-    list and watch the ConfigMap ccm-baremetal-accepted; get the Secret
-    ccm-baremetal-gossip and the Namespace kube-system; create and patch Events
+    list and watch the ConfigMap ccm-baremetal-accepted and the Secret
+    ccm-baremetal-gossip; get the Namespace kube-system; create and patch Events
   - a configuration that ccm-baremetal has accepted, or --cloud-config FILE
 
 What it never does:
@@ -21,7 +21,7 @@ What it never does:
   - configure an address on an interface, or answer for an address of a Node or
     of the API server
   - stop announcing because the API server, etcd or ccm-baremetal is away
-  - write anything but Events
+  - write anything but Events, and the file --record on the host
 
 While something is missing at the start it waits, answers /healthz, and says on
 /readyz what it waits for. SIGTERM hands all addresses over to other nodes,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/l2"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/record"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
 )
@@ -54,15 +55,22 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	world := source.New(source.Options{
 		Node: o.node, API: api, Namespace: o.namespace, File: o.configFile, Links: links, Kick: kick.ring, Log: log,
 	})
+	past := record.Open(record.Options{Path: o.record, Kick: kick.ring, Log: log})
+	rekey := make(bell, 1)
+	secret := world.NewSecret(gossipSecret, rekey.ring)
+	follow := secret.Run
+	if o.insecureMembership {
+		secret, follow = nil, func(context.Context) error { return nil }
+	}
 	gossip := newGossip(gossipOptions{
-		node: o.node, api: api, namespace: o.namespace, insecure: o.insecureMembership, world: world, kick: kick.ring, log: log,
+		node: o.node, api: api, world: world, secret: secret, record: past, rekey: rekey, kick: kick.ring, log: log,
 	})
 	speaker := l2.New(l2.Options{Log: log, Kick: kick.ring})
 	defer speaker.Close()
 	events := status.NewEvents(status.EventOptions{
 		Node: o.node, Sink: eventSink{api}, UID: world.UID, Log: log,
 	})
-	page := newStatus(parts{o.node, world, gossip, speaker, events, log})
+	page := newStatus(parts{o.node, world, gossip, past, speaker, events, log})
 	loop := announcer.New(announcer.Options{
 		Source:   world.With(gossip),
 		Speakers: []announcer.Speaker{speaker},
@@ -73,7 +81,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	bridge(log)
 	log.Info("starting", "node", o.node, "version", version())
 	return together(ctx, loop, gossip,
-		links.Run, world.Run, gossip.Run, events.Run,
+		links.Run, world.Run, follow, gossip.Run, events.Run, past.Run,
 		func(ctx context.Context) error { return kick.carry(ctx, loop.Kick) },
 		func(ctx context.Context) error { return page.Serve(ctx, public, debug) },
 	)

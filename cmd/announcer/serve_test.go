@@ -57,6 +57,7 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 }
 
 func (f *fakeAPI) put(s *corev1.Secret) {
+	s.Name, s.Namespace, s.ResourceVersion = "ccm-baremetal-gossip", "kube-system", "2"
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.secret = s
@@ -84,6 +85,18 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case q.Get("sendInitialEvents") != "":
 		refuse(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+	case strings.HasSuffix(r.URL.Path, "/secrets") && q.Get("watch") == "":
+		if q.Get("fieldSelector") != "metadata.name=ccm-baremetal-gossip" {
+			refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden)
+			return
+		}
+		if secret == nil {
+			list[corev1.Secret](w, "v1", "SecretList")
+			return
+		}
+		list(w, "v1", "SecretList", *secret)
+	case strings.HasSuffix(r.URL.Path, "/secrets") && q.Get("watch") != "":
+		f.watchSecret(w, r, secret)
 	case q.Get("watch") != "":
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
@@ -99,10 +112,24 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		list[corev1.Service](w, "discovery.k8s.io/v1", "EndpointSliceList")
 	case r.URL.Path == "/api/v1/namespaces/kube-system":
 		write(w, corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{UID: "cluster-a"}})
-	case r.URL.Path == "/api/v1/namespaces/kube-system/secrets/ccm-baremetal-gossip" && secret != nil:
-		write(w, secret)
 	default:
 		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+	}
+}
+
+// watchSecret tells what has become of the Secret until the watcher goes.
+func (f *fakeAPI) watchSecret(w http.ResponseWriter, r *http.Request, told *corev1.Secret) {
+	w.WriteHeader(http.StatusOK)
+	w.(http.Flusher).Flush()
+	for ; r.Context().Err() == nil; time.Sleep(10 * time.Millisecond) {
+		f.mu.Lock()
+		now := f.secret
+		f.mu.Unlock()
+		if now != told {
+			write(w, map[string]any{"type": "MODIFIED", "object": now})
+			w.(http.Flusher).Flush()
+			told = now
+		}
 	}
 }
 

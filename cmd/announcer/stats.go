@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/l2"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/record"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
 )
@@ -13,6 +14,7 @@ type parts struct {
 	node    string
 	world   *source.World
 	gossip  *gossip
+	past    *record.Record
 	speaker *l2.Speaker
 	events  *status.Events
 	log     *slog.Logger
@@ -27,6 +29,7 @@ func newStatus(p parts) *status.Status {
 		LeftOut:     func() map[string]string { return leftOut(p.world) },
 		Answering:   p.speaker.Answering,
 		Gossip:      p.gossip.stats,
+		Warming:     p.past.Warming,
 		Layer2:      func() status.Layer2 { return layer2(p.speaker) },
 		Moved:       p.events.Note,
 		Log:         p.log,

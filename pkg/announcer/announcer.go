@@ -37,7 +37,9 @@ type Speaker interface {
 type State struct {
 	Passive  bool
 	Draining bool
-	Links    []plan.Link
+	plan.Standing
+	Config string // hash of the configuration in force
+	Links  []plan.Link
 }
 
 // Pass is the outcome of one pass.
@@ -167,7 +169,7 @@ func (a *Announcer) decide(p *Pass) error {
 	s.Returns += a.merges
 	s.Departed = departed(p.Snapshot, s)
 	a.ready = true
-	a.publish(s.Links)
+	a.publish(s)
 	if a.draining {
 		s.Members = drained(s.Members, s.Node)
 	}
@@ -218,8 +220,10 @@ func departed(before, now plan.Snapshot) []plan.Member {
 
 // publish tells the others about this announcer, which stays passive until
 // it knows everything.
-func (a *Announcer) publish(links []plan.Link) {
-	a.o.Publish(State{Passive: !a.ready, Draining: a.draining, Links: links})
+func (a *Announcer) publish(s plan.Snapshot) {
+	a.o.Publish(State{
+		Passive: !a.ready, Draining: a.draining, Standing: s.Self, Config: s.Config.Hash, Links: s.Links,
+	})
 }
 
 // drained returns members with one of them draining. What a node says of

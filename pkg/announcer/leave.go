@@ -23,7 +23,7 @@ func (a *Announcer) leave(ctx context.Context) error {
 	began := time.Now()
 	a.draining = true
 	a.o.Log.Info("leaving", "addresses", len(a.answering()))
-	a.publish(a.last.Snapshot.Links)
+	a.publish(a.last.Snapshot)
 	a.handOver(ctx, time.After(leaveWithin))
 	left := len(a.answering())
 	err := a.set(ctx, nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"runtime"
@@ -24,6 +25,7 @@ type cluster struct {
 	t         *testing.T
 	port      int
 	detection config.Detection
+	log       *slog.Logger // of all members, if not nil
 
 	mu    sync.Mutex
 	peers map[string]netip.Addr
@@ -82,7 +84,8 @@ func (c *cluster) options(name string) Options {
 	c.know(name)
 	return Options{
 		Name: name, Address: c.peers[name], Port: c.port,
-		Label: "test", Key: []byte("a secret"), Detection: c.detection,
+		Log:   c.log,
+		Label: "test", Keys: [][]byte{[]byte("a secret")}, Detection: c.detection,
 		Peers: func() (map[string]netip.Addr, error) {
 			c.mu.Lock()
 			defer c.mu.Unlock()

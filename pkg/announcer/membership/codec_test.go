@@ -25,23 +25,51 @@ func exampleLinks() []plan.Link {
 	}
 }
 
+// later returns a metadata as a release that adds a field may write it.
+func later(d metadata) []byte {
+	b := d.padded().encode()
+	if d.second {
+		b = append(b, "a later field"...)
+	}
+	return b
+}
+
 func TestMetadataRoundTrip(t *testing.T) {
 	for _, d := range []metadata{
 		{},
 		{passive: true, rules: 1, life: 0xfeedfacefeedface, counter: 3, seq: 12, linksSeq: 4},
 		{draining: true, leaving: true, rules: maxRules, life: 1<<64 - 1, counter: 1<<64 - 1, seq: 1<<64 - 1, linksSeq: 1<<64 - 1},
+		{settling: true, second: true, config: "0123456789ab", keys: "abcd"},
+		{
+			stale: true, noAPI: true, established: true, second: true, life: 1<<64 - 1, counter: 1<<64 - 1, seq: 1<<64 - 1, linksSeq: 1<<64 - 1,
+			config: strings.Repeat("f", maxConfig), unfit: strings.Repeat("x", maxUnfit), keys: strings.Repeat("k", maxKeys*keyIDBytes),
+		},
 	} {
 		b := d.encode()
-		if len(b) > 60 {
-			t.Errorf("%+v takes %d bytes, want at most 60", d, len(b))
+		if len(b) > 140 {
+			t.Errorf("%+v takes %d bytes, want at most 140", d, len(b))
 		}
-		if n := len(d.padded().encode()); n > 60+maxPadding {
+		if n := len(d.padded().encode()); n > 140+maxPadding {
 			t.Errorf("padded it takes %d bytes", n)
 		}
-		got, err := decodeMetadata(append(d.padded().encode(), "a later field"...))
+		got, err := decodeMetadata(later(d))
 		if err != nil || got != d {
 			t.Errorf("read back %+v, %v, want %+v", got, err, d)
 		}
+	}
+}
+
+// TestMetadataIsReadOneVersionBack: the bytes are what the first release wrote,
+// and ours begin like that.
+func TestMetadataIsReadOneVersionBack(t *testing.T) {
+	first := []byte{1, flagPassive, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 12, 4, 2, 0, 0}
+	want := metadata{passive: true, rules: 1, life: 7, seq: 12, linksSeq: 4}
+	if got, err := decodeMetadata(first); err != nil || got != want {
+		t.Errorf("read %+v, %v, want %+v", got, err, want)
+	}
+	want.second, want.padding, want.config = true, 2, "0123456789ab"
+	if got := want.encode(); !bytes.HasPrefix(got, first) {
+		t.Errorf("wrote %v, which does not begin like %v", got, first)
 	}
 }
 
@@ -54,6 +82,9 @@ func TestGarbledMetadataIsRefused(t *testing.T) {
 		"endless number": append([]byte{formatVersion, 0}, bytes.Repeat([]byte{0xff}, 30)...),
 		"too long":       append(good, make([]byte, 512)...),
 		"foreign":        []byte("{\"role\":\"speaker\"}"),
+		"strange unfit":  metadata{second: true, unfit: "no\nroom"}.encode(),
+		"strange config": metadata{second: true, config: "<b>"}.encode(),
+		"too many keys":  append(good, 0, 0, maxKeys*keyIDBytes+4),
 	} {
 		if d, err := decodeMetadata(b); err == nil {
 			t.Errorf("%s: read %+v, want an error", name, d)
@@ -140,6 +171,7 @@ func exampleMessages() []message {
 		{kind: kindTable, table: newTable("node-a", 5, 1, exampleLinks())},
 		{kind: kindAsk, name: "node-b"},
 		{kind: kindReturned, life: 99},
+		{kind: kindReturned, life: 99, counted: true, counter: 3},
 	}
 }
 

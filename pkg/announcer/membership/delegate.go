@@ -53,17 +53,24 @@ func (d delegate) NotifyMsg(buf []byte) {
 			signal(d.m.owing)
 		}
 	case kindReturned:
-		if d.m.view.wasGone(m.life, time.Now()) {
+		if d.m.view.wasGone(m, time.Now()) {
 			d.m.o.Log.Warn("was taken for dead by other members, and am back")
+			signal(d.m.changed) // another life has begun
+			d.m.o.Died()
 			d.m.o.Kick()
 		}
 	}
 }
 
-// NotifyAlive refuses members that we could not make sense of.
+// NotifyAlive refuses members that we could not make sense of, and lives that
+// have ended.
 func (d delegate) NotifyAlive(n *memberlist.Node) error {
-	err := d.m.view.refuse(n)
+	err := d.m.view.refuse(n, time.Now())
 	d.m.count(err)
+	if errors.Is(err, errDied) {
+		d.m.o.Log.Debug("member was taken for dead, and is told so", "member", n.Name, "address", addressOf(n))
+		signal(d.m.owing)
+	}
 	return err
 }
 
@@ -89,7 +96,7 @@ func (d delegate) NotifyLeave(n *memberlist.Node) {
 		signal(d.m.departing)
 		return
 	}
-	was, left := d.m.view.leftOrLost(n.Name, time.Now())
+	was, left := d.m.view.leftOrLost(n.Name, time.Now(), d.m.Isolated())
 	if !was {
 		return
 	}

@@ -3,6 +3,7 @@ package membership
 import (
 	"log"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -13,11 +14,11 @@ const (
 	maxComplaints = 64          // kinds that are told apart
 )
 
-// rejections begin, or contain, what memberlist logs about packets and streams
-// that it refuses: of another cluster, with another key, or unreadable.
+// rejections begin, or contain, what memberlist logs about what it refuses and
+// our door has let pass: connections of another cluster or with another key,
+// and what is unreadable. It tells nobody otherwise.
 func rejections() []string {
 	return []string{
-		"Decrypt packet failed",
 		"no installed keys could decrypt",
 		"encryption is configured but remote state is not encrypted",
 		"remote state is encrypted and encryption is not configured",
@@ -67,7 +68,7 @@ func (b *bridge) logger() *log.Logger { return log.New(b, "", 0) }
 // Write takes one line. It never fails.
 func (b *bridge) Write(line []byte) (int, error) {
 	level, text := parseLine(string(line))
-	if level < slog.LevelWarn {
+	if level < slog.LevelWarn || strings.HasPrefix(text, "ignoring alive message") { // because we have refused it
 		b.log.Debug("memberlist reports", "text", text)
 		return len(line), nil
 	}
@@ -82,12 +83,19 @@ func (b *bridge) Write(line []byte) (int, error) {
 // complain counts a complaint. It reports whether to log it as a warning, and
 // how often its kind was not since the last time.
 func (b *bridge) complain(text string, now time.Time) (repeated int, say bool) {
+	if b.refuses(text) {
+		b.mu.Lock()
+		b.rejected++
+		b.mu.Unlock()
+	}
+	return b.again(kindOf(text), now)
+}
+
+// again reports whether to log a kind of complaint, and how often it was not
+// since the last time. Beyond a number of kinds they share one.
+func (b *bridge) again(kind string, now time.Time) (repeated int, say bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.refuses(text) {
-		b.rejected++
-	}
-	kind := kindOf(text)
 	c, known := b.complaints[kind]
 	if !known && len(b.complaints) >= maxComplaints {
 		kind = ""
@@ -114,6 +122,15 @@ func (b *bridge) refuses(text string) bool {
 		}
 	}
 	return false
+}
+
+// refused logs a packet that was not let in: of each source and cause the
+// first, and what follows within a minute is counted.
+func (b *bridge) refused(from netip.Addr, member, cause string) {
+	repeated, say := b.again("refused "+cause+" "+from.String(), time.Now())
+	if say {
+		b.log.Warn("refused a gossip packet", "from", from, "member", member, "because", cause, "repeated", repeated)
+	}
 }
 
 // rejections returns how many packets and streams were refused.

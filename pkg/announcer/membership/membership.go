@@ -2,7 +2,7 @@
 // narrow door.
 //
 // What a member says of itself travels in three ways. Its metadata (a few
-// bytes: rules, passive, draining) is gossiped by memberlist. Its table of
+// bytes: rules, passive, draining, how fit it is) is gossiped by memberlist. Its table of
 // links is sent to each member when it changes, rides on the periodic full
 // exchange of state, and is asked for by whoever sees from the metadata that
 // its own copy is old. And what must be known within milliseconds, a planned
@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -28,22 +29,34 @@ const (
 	leaveAtMost = 3 * time.Second // if the context allows more
 	lookEvery   = 20 * time.Millisecond
 	goodByeLead = 20 * time.Millisecond
+
+	// quietAtLeast is how long nothing authentic may come before that is a
+	// sign of isolation. Where probes are rarer it is two and a half of them.
+	quietAtLeast = 500 * time.Millisecond
 )
 
-// Options is what a membership needs. All fields but Key, Kick and Log are required.
+// Options is what a membership needs. All fields but Keys, Died, Kick and Log are required.
 type Options struct {
 	Name      string     // the Node's name
 	Address   netip.Addr // the Node's gossip address, bound and advertised
 	Port      int
 	Label     string           // separates clusters: the UID of the kube-system namespace
-	Key       []byte           // shared secret of any length; nil: clear text
 	Detection config.Detection // failure detection times
+
+	// Keys are shared secrets of any length, up to 8: all of them are accepted,
+	// the first signs as soon as every live member says that it holds it. Nil
+	// is clear text, for the life of the membership.
+	Keys [][]byte
 
 	// Peers returns the gossip addresses of all Nodes by name, to join and
 	// rejoin. An error leaves the membership as it is.
 	Peers func() (map[string]netip.Addr, error)
 
-	Kick func() // called after every change that Members shows; must not block
+	// Died is called when others turn out to have taken this announcer for dead.
+	// It must not block.
+	Died func()
+
+	Kick func() // called after every change that Members or Isolated show; must not block
 	Log  *slog.Logger
 }
 
@@ -51,6 +64,13 @@ type Options struct {
 type State struct {
 	Passive  bool
 	Draining bool
+	plan.Standing
+
+	// Established: it is settled, and has taken part for the time of settling.
+	// Whoever joins from now on is no founder.
+	Established bool
+
+	Config string // hash of the configuration in force, up to 16 letters and digits
 
 	// Links are this announcer's links; nil leaves what was told before. Of
 	// more than 64, those are told that hold the Node's address, then those
@@ -76,6 +96,8 @@ type Members struct {
 	o    Options
 	list *memberlist.Memberlist
 	view *view
+	keys *keys
+	door *guard
 	log  *bridge
 
 	changed chan struct{} // capacity 1: there is something to publish
@@ -86,6 +108,9 @@ type Members struct {
 	published chan struct{}      // closed when the publisher has ended
 	departing chan struct{}      // capacity 1: memberlist's Leave has begun
 	tasks     tasks              // what may outlive the call that started it
+
+	quietAfter time.Duration // without an authentic packet: isolated
+	isolated   atomic.Bool   // as it was last looked at
 
 	leaving sync.Once
 	left    error
@@ -111,23 +136,49 @@ func create(o Options, c *memberlist.Config) (*Members, error) {
 	if o.Kick == nil {
 		o.Kick = func() {}
 	}
+	if o.Died == nil {
+		o.Died = func() {}
+	}
+	keys, err := newKeys(o.Keys)
+	if err != nil {
+		return nil, fmt.Errorf("membership options: %w", err)
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Members{
-		o: o, view: newView(o.Name), log: newBridge(o.Log), stop: stop,
+		o: o, view: newView(o.Name), keys: keys, log: newBridge(o.Log), stop: stop,
 		changed: make(chan struct{}, 1), owing: make(chan struct{}, 1),
 		published: make(chan struct{}), departing: make(chan struct{}, 1),
+	}
+	if err := m.open(c); err != nil {
+		stop()
+		return nil, fmt.Errorf("open gossip on %s: %w", netip.AddrPortFrom(o.Address, uint16(o.Port)), err)
+	}
+	go m.publisher(ctx)
+	return m, nil
+}
+
+// open opens the port and puts memberlist behind the door.
+func (m *Members) open(c *memberlist.Config) error {
+	if m.keys.ring != nil {
+		m.view.hold(m.keys.holds())
+		c.Keyring = m.keys.ring
 	}
 	d := delegate{m}
 	c.Delegate, c.Events, c.Alive = d, d, d
 	c.Logger = m.log.logger()
-	list, err := memberlist.Create(c)
+	transport, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
+		BindAddrs: []string{c.BindAddr}, BindPort: c.BindPort, Logger: c.Logger,
+	})
 	if err != nil {
-		stop()
-		return nil, fmt.Errorf("open gossip on %s: %w", netip.AddrPortFrom(o.Address, uint16(o.Port)), err)
+		return err
 	}
-	m.list = list
-	go m.publisher(ctx)
-	return m, nil
+	m.door = newGuard(transport, m.keys, c.Label, m.refused)
+	m.quietAfter = max(quietAtLeast, c.ProbeInterval*5/2)
+	c.Transport = m.door
+	if m.list, err = memberlist.Create(c); err != nil {
+		return errors.Join(err, m.door.Shutdown())
+	}
+	return nil
 }
 
 // check reports every option that cannot be used.
@@ -142,7 +193,6 @@ func (o Options) check() error {
 	fault(!usable(o.Address), "address must be a specified unicast address without a zone")
 	fault(o.Port < 1 || o.Port > 65535, "port must be 1 to 65535")
 	fault(o.Label == "" || len(o.Label) > memberlist.LabelMaxSize, "label must have 1 to 255 bytes")
-	fault(o.Key != nil && len(o.Key) == 0, "key is empty")
 	fault(o.Peers == nil, "peers are missing")
 	return errors.Join(errs...)
 }
@@ -169,13 +219,51 @@ func (m *Members) Members() []plan.Member { return m.view.members() }
 // counts as such a member too, when others took it for dead.
 func (m *Members) Returns() int { return m.view.returned() }
 
+// Founder tells whether no member that this process has met was established
+// when it met it: there was no cluster before it.
+func (m *Members) Founder() bool { return m.view.founder() }
+
+// Isolated tells whether nothing authentic has come from any member for half
+// a second (two and a half probes where those are rarer), though there are
+// others, or there were until they were lost. Members that are lost then are
+// not to blame.
+func (m *Members) Isolated() bool {
+	return m.view.accompanied() && m.door.silence(time.Now()) >= m.quietAfter
+}
+
+// SetKeys replaces the gossip keys, as Options.Keys gives them. Keys that are
+// not among them any more are accepted for another ten minutes.
+func (m *Members) SetKeys(secrets [][]byte) error {
+	if m.keys.ring == nil {
+		return errors.New("this membership is in clear text")
+	}
+	next, err := derive(secrets)
+	if err != nil {
+		return err
+	}
+	if err := m.keys.set(next, time.Now()); err != nil {
+		return err
+	}
+	if m.view.hold(m.keys.holds()) {
+		m.o.Log.Info("gossip keys changed", "keys", len(next))
+		signal(m.changed)
+	}
+	return nil
+}
+
+// refused counts a packet that was not let in.
+func (m *Members) refused(from netip.Addr, cause string) {
+	m.counts.refused.Add(1)
+	m.log.refused(from, m.view.nameAt(from), cause)
+}
+
 // Stats returns the current counts.
 func (m *Members) Stats() Stats {
 	return Stats{
 		Members:      m.view.staying() + 1,
 		Joins:        int(m.counts.joins.Load()),
 		JoinFailures: int(m.counts.joinFailures.Load()),
-		Rejected:     m.log.rejections(),
+		Rejected:     m.log.rejections() + int(m.counts.refused.Load()),
 		Garbled:      int(m.counts.garbled.Load()),
 		Updates:      int(m.counts.updates.Load()),
 		HealthScore:  m.list.GetHealthScore(),

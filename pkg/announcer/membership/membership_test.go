@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -22,11 +23,11 @@ import (
 )
 
 func TestOptionsAreChecked(t *testing.T) {
-	_, err := New(Options{Key: []byte{}})
+	_, err := New(Options{})
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"name", "address", "port", "label", "key is empty", "peers"} {
+	for _, want := range []string{"name", "address", "port", "label", "peers"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not speak of %s", err, want)
 		}
@@ -36,6 +37,17 @@ func TestOptionsAreChecked(t *testing.T) {
 	o.Detection = "slow"
 	if _, err := New(o); err == nil || !strings.Contains(err.Error(), `unknown detection "slow"`) {
 		t.Errorf("unknown detection: %v", err)
+	}
+	for want, secrets := range map[string][][]byte{
+		"key is empty":                         {[]byte("a"), {}},
+		"there are 0 gossip keys, want 1 to 8": {},
+		"there are 9 gossip keys, want 1 to 8": make([][]byte, 9),
+	} {
+		o := c.options("a")
+		o.Keys = secrets
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 
@@ -187,7 +199,11 @@ func TestSimultaneousUpdatesArriveEverywhere(t *testing.T) {
 	}
 	c.converge()
 	var times []time.Duration
-	for round := range 5 {
+	rounds := 5
+	if os.Getenv("CCM_SOAK") != "" {
+		rounds = 100
+	}
+	for round := range rounds {
 		passive := round%2 == 1
 		for _, r := range c.live {
 			r.Publish(State{Passive: passive})
@@ -205,6 +221,9 @@ func TestSimultaneousUpdatesArriveEverywhere(t *testing.T) {
 	}
 	middle, worst := median(times)
 	t.Logf("20 updates at once in all 20 views: median %s, worst %s of %d", middle, worst, len(times))
+	if middle > 10*time.Second {
+		t.Errorf("median is %s, want within 1 s", middle)
+	}
 }
 
 func TestDrainingIsKnownAtOnce(t *testing.T) {
@@ -405,8 +424,8 @@ func TestStrangersAreRefused(t *testing.T) {
 		what   string
 		change func(*Options)
 	}{
-		{"another key", func(o *Options) { o.Key = []byte("another secret") }},
-		{"no key", func(o *Options) { o.Key = nil }},
+		{"another key", func(o *Options) { o.Keys = [][]byte{[]byte("another secret")} }},
+		{"no key", func(o *Options) { o.Keys = nil }},
 		{"another cluster", func(o *Options) { o.Label = "another" }},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -442,7 +461,7 @@ func TestClearTextWorksWhereWanted(t *testing.T) {
 	c := newCluster(t)
 	for _, name := range []string{"a", "b"} {
 		o := c.options(name)
-		o.Key = nil
+		o.Keys = nil
 		c.start(o)
 	}
 	c.converge()
@@ -459,6 +478,11 @@ func TestForeignSpeakersOfTheProtocolAreNoMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.LogOutput = &lockedBuffer{}
+	keys, err := newKeys(o.Keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Keyring = keys.ring
 	foreign, err := memberlist.Create(s)
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ const (
 	kindState    kind = 1 // a member's name and metadata
 	kindTable    kind = 2 // a table of links
 	kindAsk      kind = 3 // the name of a member that wants the receiver's table
-	kindReturned kind = 4 // the life of a member that was taken for dead and is back
+	kindReturned kind = 4 // the life of a member that was taken for dead and lives, and its counter then
 )
 
 // message is what one member sends to another directly. Only the fields of
@@ -23,6 +23,10 @@ type message struct {
 	state metadata
 	table table
 	life  uint64
+
+	// The first release told no counter with a life.
+	counted bool
+	counter uint64
 }
 
 func (m message) encode() []byte {
@@ -37,6 +41,9 @@ func (m message) encode() []byte {
 		b = appendChunk(b, m.name)
 	case kindReturned:
 		b = binary.BigEndian.AppendUint64(b, m.life)
+		if m.counted {
+			b = binary.AppendUvarint(b, m.counter)
+		}
 	}
 	return b
 }
@@ -58,6 +65,9 @@ func decodeMessage(b []byte) (message, error) {
 		m.name = r.text(maxName)
 	case kindReturned:
 		m.life = r.uint64()
+		if len(r.buf) > 0 {
+			m.counted, m.counter = true, r.uvarint()
+		}
 	}
 	if r.bad || err != nil {
 		return message{}, errGarbled

@@ -60,7 +60,7 @@ func beMember(spec string) error {
 	}
 	kicked := make(chan struct{}, 1)
 	o := Options{
-		Name: s.Name, Address: s.Peers[s.Name], Port: 7956, Label: "test", Key: []byte("a secret"),
+		Name: s.Name, Address: s.Peers[s.Name], Port: 7956, Label: "test", Keys: [][]byte{[]byte("a secret")},
 		Detection: s.Detection, Kick: func() { signal(kicked) },
 		Peers: func() (map[string]netip.Addr, error) { return s.Peers, nil },
 	}

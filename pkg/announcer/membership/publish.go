@@ -12,12 +12,17 @@ const (
 	repeats     = 3
 	repeatEvery = 100 * time.Millisecond
 
-	askEvery = 500 * time.Millisecond // for links that were not told
-	askMost  = 32                     // members at a time
+	lookAtEvery = 100 * time.Millisecond // at keys, isolation and the accused
+	askEvery    = 500 * time.Millisecond // for links that were not told
+	askMost     = 32                     // members at a time
 
 	// maxPacket is what surely fits into one packet together with
 	// memberlist's headers. More goes by a connection.
 	maxPacket = 1200
+
+	// fewMembers is up to how many members are told every change directly too.
+	// The gossip is enough for more, and takes longer.
+	fewMembers = 100
 
 	connections = 16 // at a time, to tell many members something reliably
 )
@@ -29,6 +34,8 @@ func (m *Members) publisher(ctx context.Context) {
 	defer close(m.published)
 	ask := time.NewTicker(askEvery)
 	defer ask.Stop()
+	look := time.NewTicker(lookAtEvery)
+	defer look.Stop()
 	repeat := time.NewTimer(repeatEvery)
 	defer repeat.Stop()
 	var told metadata
@@ -41,10 +48,11 @@ func (m *Members) publisher(ctx context.Context) {
 			m.view.sweep(time.Now())
 			m.ask()
 			continue
+		case <-look.C:
+			m.look(time.Now())
+			continue
 		case <-m.owing:
-			for _, l := range m.view.letters() {
-				m.send(l)
-			}
+			m.post(time.Now())
 			continue
 		case <-m.changed:
 			left = repeats
@@ -56,6 +64,31 @@ func (m *Members) publisher(ctx context.Context) {
 			left--
 			repeat.Reset(repeatEvery)
 		}
+	}
+}
+
+// look does what no event tells of.
+func (m *Members) look(now time.Time) {
+	m.post(now)
+	if isolated := m.Isolated(); m.isolated.Swap(isolated) != isolated {
+		m.o.Kick()
+	}
+	if !m.keys.pending() || !m.view.calm(now) {
+		return
+	}
+	changed, err := m.keys.review(m.view.holdings(), now)
+	switch {
+	case err != nil:
+		m.o.Log.Error("gossip keys are in disorder", "err", err)
+	case changed:
+		m.o.Log.Info("another gossip key signs now")
+	}
+}
+
+// post sends what is owed to single members.
+func (m *Members) post(now time.Time) {
+	for _, l := range m.view.letters(now) {
+		m.send(l)
 	}
 }
 
@@ -76,6 +109,8 @@ func (m *Members) tell(ctx context.Context, told metadata) metadata {
 	if now.draining != told.draining {
 		m.tellState()
 		m.tasks.run(func() { m.insist(ctx, m.stateMessage()) })
+	} else if now != told && m.view.staying() <= fewMembers {
+		m.tellState()
 	}
 	return now
 }

@@ -2,6 +2,7 @@ package membership
 
 import (
 	"bytes"
+	"net/netip"
 	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
@@ -13,6 +14,8 @@ func (v *view) publish(s State) bool {
 	defer v.mu.Unlock()
 	next := v.self
 	next.passive, next.draining = s.Passive, s.Draining
+	next.settling, next.stale, next.noAPI = s.Settling, s.Stale, s.NoAPI
+	next.established, next.config, next.unfit = s.Established, s.Config, string(s.Unfit)
 	if t, ok := v.newLinks(s.Links); ok {
 		v.own = t
 		next.linksSeq = t.seq
@@ -59,15 +62,63 @@ func (v *view) table() table {
 	return v.own
 }
 
-// wasGone counts a return of this announcer that another member has noticed.
-// It reports whether that is news.
-func (v *view) wasGone(life uint64, now time.Time) bool {
+// accompanied tells whether there are other members, or were until they were lost.
+func (v *view) accompanied() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if life != v.self.life || now.Sub(v.lastBack) < ownReturnEvery {
+	if len(v.live) > 0 {
+		return true
+	}
+	for _, d := range v.gone {
+		if !d.left {
+			return true
+		}
+	}
+	return false
+}
+
+// calm tells whether nobody has come for a while, so that all are known who
+// are there.
+func (v *view) calm(now time.Time) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return now.Sub(v.lastJoin) >= calmAfter
+}
+
+// nameAt returns the member at an address, if there is one.
+func (v *view) nameAt(address netip.Addr) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for name, p := range v.live {
+		if a, ok := netip.AddrFromSlice(p.node.Addr); ok && a.Unmap() == address {
+			return name
+		}
+	}
+	return ""
+}
+
+// hold says which gossip keys this announcer holds. It reports whether that
+// has changed.
+func (v *view) hold(keys string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.self.keys == keys {
 		return false
 	}
-	v.lastBack = now
-	v.returns++
+	v.self.keys = keys
+	v.self.seq++
 	return true
+}
+
+// holdings returns what the other members say which keys they hold.
+func (v *view) holdings() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out := make([]string, 0, len(v.live))
+	for _, p := range v.live {
+		if !p.leaving {
+			out = append(out, p.keys)
+		}
+	}
+	return out
 }

@@ -1,8 +1,6 @@
 package membership
 
 import (
-	"crypto/hkdf"
-	"crypto/sha256"
 	"fmt"
 	"time"
 
@@ -10,10 +8,6 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
-
-// keyContext separates the gossip key from anything else that may ever be
-// derived from the same secret. Changing it separates old from new members.
-const keyContext = "ccm-baremetal.io/gossip/v1"
 
 // timing is a detection preset.
 type timing struct {
@@ -47,16 +41,11 @@ func settings(o Options) (*memberlist.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	ring, err := keyring(o.Key)
-	if err != nil {
-		return nil, err
-	}
 	c := memberlist.DefaultLANConfig()
 	c.Name = o.Name
 	c.BindAddr, c.BindPort = o.Address.Unmap().String(), o.Port
 	c.AdvertiseAddr, c.AdvertisePort = c.BindAddr, c.BindPort
 	c.Label = o.Label
-	c.Keyring = ring
 
 	c.ProbeInterval, c.ProbeTimeout = t.probeInterval, t.probeTimeout
 	c.SuspicionMult = t.suspicion
@@ -90,21 +79,4 @@ func settings(o Options) (*memberlist.Config, error) {
 	// Several hundred members that restart together fill the default of 1,024.
 	c.HandoffQueueDepth = 4096
 	return c, nil
-}
-
-// keyring holds the one key that is derived from the secret; nil means clear
-// text. Whoever adds a second key adds it here.
-func keyring(secret []byte) (*memberlist.Keyring, error) {
-	if secret == nil {
-		return nil, nil
-	}
-	key, err := hkdf.Key(sha256.New, secret, nil, keyContext, sha256.Size)
-	if err != nil {
-		return nil, fmt.Errorf("derive the gossip key: %w", err)
-	}
-	ring, err := memberlist.NewKeyring(nil, key)
-	if err != nil {
-		return nil, fmt.Errorf("make the keyring: %w", err)
-	}
-	return ring, nil
 }

@@ -34,7 +34,7 @@ func (t *tasks) close() {
 
 // counts are the counters behind Stats that no other part keeps.
 type counts struct {
-	joins, joinFailures, garbled, updates atomic.Int64
+	joins, joinFailures, garbled, refused, updates atomic.Int64
 }
 
 // signal wakes the reader of a channel of capacity 1.

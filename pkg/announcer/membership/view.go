@@ -25,6 +25,9 @@ const (
 	// answers while it leaves; a process that follows it joins by itself.
 	leftFor = 5 * time.Second
 
+	// calmAfter is for how long nobody must have come before all are known.
+	calmAfter = 3 * time.Second
+
 	// ownReturnEvery: everybody who took this announcer for dead says so when
 	// it is back. Within this time they speak of the same return.
 	ownReturnEvery = time.Second
@@ -43,8 +46,14 @@ type view struct {
 	gone     map[string]departure
 	shelf    shelf
 	debts    map[string]debt
+	accused  map[string]accusation
 	returns  int
 	lastBack time.Time // when this announcer was last told that it had returned
+
+	lastJoin time.Time // when a member last came; at first, when this one did
+
+	// preceded: a member was established when this process first saw it.
+	preceded bool
 }
 
 // peer is a live member.
@@ -55,9 +64,13 @@ type peer struct {
 
 // departure remembers a process that went, to know it if it comes back.
 type departure struct {
-	life uint64
-	left bool // it said good-bye
-	at   time.Time
+	life, counter uint64
+	left          bool // it said good-bye
+	at            time.Time
+
+	// ours: it was this announcer that was cut off, so this one does not say
+	// that the other died.
+	ours bool
 }
 
 // debt is what one member is still to be told.
@@ -77,17 +90,21 @@ func newView(name string) *view {
 	var life [8]byte
 	rand.Read(life[:]) // never fails
 	return &view{
-		name:  name,
-		self:  metadata{passive: true, rules: election.Rules, life: binary.BigEndian.Uint64(life[:]), seq: 1},
-		live:  map[string]peer{},
-		gone:  map[string]departure{},
-		shelf: shelf{tables: map[string]table{}},
-		debts: map[string]debt{},
+		name:    name,
+		self:    metadata{passive: true, rules: election.Rules, life: binary.BigEndian.Uint64(life[:]), seq: 1, second: true},
+		live:    map[string]peer{},
+		gone:    map[string]departure{},
+		shelf:   shelf{tables: map[string]table{}},
+		debts:   map[string]debt{},
+		accused: map[string]accusation{},
+
+		lastJoin: time.Now(),
 	}
 }
 
-// refuse returns why a live node is not to become, or stay, a member.
-func (v *view) refuse(n *memberlist.Node) error {
+// refuse returns why a live node is not to become, or stay, a member. If that
+// is because its life has ended here, it is to be told.
+func (v *view) refuse(n *memberlist.Node, now time.Time) error {
 	if n.Name == v.name {
 		return nil // memberlist must see this, to refute it
 	}
@@ -100,8 +117,13 @@ func (v *view) refuse(n *memberlist.Node) error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if before := v.gone[n.Name]; before.left && before.life == d.life {
+	before, known := v.gone[n.Name]
+	if known && before.left && before.life == d.life {
 		return errors.New("it has left") // old gossip that somebody else still has
+	}
+	if known && before.ends(d) {
+		v.accuse(n, before, now)
+		return errDied
 	}
 	if _, known := v.live[n.Name]; !known && len(v.live) >= maxMembers {
 		return fmt.Errorf("more than %d members: %w", maxMembers, errGarbled)
@@ -119,12 +141,18 @@ func (v *view) join(n *memberlist.Node) (returned bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	before, known := v.gone[n.Name]
-	returned = known && !before.left && before.life == d.life
+	known = known && before.life == d.life
+	returned = known && !before.left
 	delete(v.gone, n.Name)
+	delete(v.accused, n.Name)
 	v.live[n.Name] = peer{*n, d}
+	v.lastJoin = time.Now()
+	v.preceded = v.preceded || d.established && !known
 	if returned {
 		v.returns++
-		v.owe(n.Name, debt{returned: true})
+	}
+	if returned && !d.second {
+		v.owe(n.Name, debt{returned: true}) // it knows of no counter to raise
 	}
 	return returned
 }
@@ -172,8 +200,9 @@ func (v *view) hearLocked(name string, d metadata) bool {
 	return true
 }
 
-// leftOrLost removes a member. It reports whether it was there and had said good-bye.
-func (v *view) leftOrLost(name string, now time.Time) (was, left bool) {
+// leftOrLost removes a member. It reports whether it was there and had said
+// good-bye. cutOff: this announcer hears nobody.
+func (v *view) leftOrLost(name string, now time.Time, cutOff bool) (was, left bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p, ok := v.live[name]
@@ -183,7 +212,8 @@ func (v *view) leftOrLost(name string, now time.Time) (was, left bool) {
 	delete(v.live, name)
 	delete(v.debts, name)
 	v.shelf.drop(name)
-	v.gone[name] = departure{life: p.life, left: p.leaving, at: now}
+	v.gone[name] = departure{life: p.life, counter: p.counter, left: p.leaving, at: now, ours: cutOff}
+	v.blame(now)
 	if len(v.gone) > maxMembers {
 		v.forgetOldest()
 	}
@@ -198,6 +228,7 @@ func (v *view) forgetOldest() {
 		}
 	}
 	delete(v.gone, oldest)
+	delete(v.accused, oldest)
 }
 
 // put takes in a table. It reports whether members show it.
@@ -228,11 +259,11 @@ func (v *view) owe(name string, d debt) {
 	v.debts[name] = debt{table: old.table || d.table, returned: old.returned || d.returned}
 }
 
-// letters returns what is owed, and owes it no more.
-func (v *view) letters() []letter {
+// letters returns what is owed, and owes it no more but to the accused.
+func (v *view) letters(now time.Time) []letter {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var out []letter
+	out := v.accusations(now)
 	for name, d := range v.debts {
 		p := v.live[name]
 		if d.returned {
@@ -343,10 +374,6 @@ func (v *view) members() []plan.Member {
 	}
 	slices.SortFunc(out, func(a, b plan.Member) int { return cmp.Compare(a.Name, b.Name) })
 	return out
-}
-
-func (d metadata) member(name string, links []plan.Link) plan.Member {
-	return plan.Member{Name: name, Rules: d.rules, Passive: d.passive, Draining: d.draining, Links: links}
 }
 
 // staying returns how many other members have not said good-bye.

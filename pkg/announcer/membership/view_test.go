@@ -97,23 +97,23 @@ func TestReturns(t *testing.T) {
 		{"a newcomer", func(v *view) { v.join(node("b", metadata{life: 1})) }, 0},
 		{"taken for dead and back, the same process", func(v *view) {
 			v.join(node("b", metadata{life: 1}))
-			v.leftOrLost("b", now)
+			v.leftOrLost("b", now, false)
 			v.join(node("b", metadata{life: 1}))
 		}, 1},
 		{"killed and started again", func(v *view) {
 			v.join(node("b", metadata{life: 1}))
-			v.leftOrLost("b", now)
+			v.leftOrLost("b", now, false)
 			v.join(node("b", metadata{life: 2}))
 		}, 0},
 		{"said good-bye", func(v *view) {
 			v.join(node("b", metadata{life: 1}))
 			v.hear("b", metadata{life: 1, seq: 9, leaving: true})
-			v.leftOrLost("b", now)
+			v.leftOrLost("b", now, false)
 			v.join(node("b", metadata{life: 1}))
 		}, 0},
 		{"said good-bye, which was overtaken", func(v *view) {
 			v.join(node("b", metadata{life: 1}))
-			v.leftOrLost("b", now)
+			v.leftOrLost("b", now, false)
 			v.hear("b", metadata{life: 1, seq: 9, leaving: true})
 			v.join(node("b", metadata{life: 1}))
 		}, 0},
@@ -122,19 +122,19 @@ func TestReturns(t *testing.T) {
 				v.join(node(n, metadata{life: 1}))
 			}
 			for _, n := range []string{"b", "c", "d"} {
-				v.leftOrLost(n, now)
+				v.leftOrLost(n, now, false)
 				v.join(node(n, metadata{life: 1}))
 			}
 		}, 3},
 		{"this announcer, told by two within a second", func(v *view) {
-			v.wasGone(v.self.life, now)
-			v.wasGone(v.self.life, now.Add(ownReturnEvery/2))
+			v.wasGone(message{life: v.self.life}, now)
+			v.wasGone(message{life: v.self.life}, now.Add(ownReturnEvery/2))
 		}, 1},
 		{"this announcer, twice", func(v *view) {
-			v.wasGone(v.self.life, now)
-			v.wasGone(v.self.life, now.Add(ownReturnEvery))
+			v.wasGone(message{life: v.self.life}, now)
+			v.wasGone(message{life: v.self.life}, now.Add(ownReturnEvery))
 		}, 2},
-		{"a former process of this announcer", func(v *view) { v.wasGone(v.self.life+1, now) }, 0},
+		{"a former process of this announcer", func(v *view) { v.wasGone(message{life: v.self.life + 1}, now) }, 0},
 	} {
 		v := newView("a")
 		c.events(v)
@@ -144,16 +144,16 @@ func TestReturns(t *testing.T) {
 	}
 }
 
-func TestWhoReturnedIsToldSo(t *testing.T) {
+func TestWhoReturnedWithoutAnotherLifeIsToldSo(t *testing.T) {
 	v := newView("a")
 	v.join(node("b", metadata{life: 8}))
-	v.leftOrLost("b", time.Now())
+	v.leftOrLost("b", time.Now(), false)
 	v.join(node("b", metadata{life: 8}))
-	got := v.letters()
+	got := v.letters(time.Now())
 	if len(got) != 1 || got[0].to.Name != "b" || got[0].message.kind != kindReturned || got[0].message.life != 8 {
 		t.Errorf("letters are %+v", got)
 	}
-	if again := v.letters(); len(again) != 0 {
+	if again := v.letters(time.Now()); len(again) != 0 {
 		t.Errorf("told again: %+v", again)
 	}
 }
@@ -162,11 +162,11 @@ func TestOldGossipDoesNotBringBackWhoLeft(t *testing.T) {
 	v := newView("a")
 	v.join(node("b", metadata{life: 1}))
 	v.hear("b", metadata{life: 1, seq: 9, leaving: true})
-	v.leftOrLost("b", time.Now())
-	if v.refuse(node("b", metadata{life: 1})) == nil {
+	v.leftOrLost("b", time.Now(), false)
+	if v.refuse(node("b", metadata{life: 1}), time.Now()) == nil {
 		t.Error("the process that left is let in")
 	}
-	if err := v.refuse(node("b", metadata{life: 2})); err != nil {
+	if err := v.refuse(node("b", metadata{life: 2}), time.Now()); err != nil {
 		t.Errorf("the next process is refused: %v", err)
 	}
 }
@@ -203,7 +203,7 @@ func TestWhoSaysGoodByeIsGoneAtOnce(t *testing.T) {
 	}
 	now := time.Now()
 	peers := map[string]netip.Addr{"b": netip.MustParseAddr("192.0.2.1")}
-	v.leftOrLost("b", now)
+	v.leftOrLost("b", now, false)
 	if absent := v.absent(peers, now.Add(leftFor-1)); len(absent) != 0 {
 		t.Errorf("it would be joined again: %v", absent)
 	}
@@ -254,7 +254,7 @@ func TestTablesOfOthersThanMembersAreForgotten(t *testing.T) {
 	if len(v.shelf.tables) != 1 {
 		t.Errorf("%d tables are left, want that of b", len(v.shelf.tables))
 	}
-	v.leftOrLost("b", now)
+	v.leftOrLost("b", now, false)
 	if len(v.shelf.tables) != 0 || v.shelf.bytes != 0 {
 		t.Errorf("%d tables with %d bytes are left", len(v.shelf.tables), v.shelf.bytes)
 	}
@@ -265,28 +265,28 @@ func TestBoundsOfWhatPeersMakeUsStore(t *testing.T) {
 	v := newView("a")
 	for i := range maxMembers {
 		n := node(fmt.Sprintf("n%d", i), metadata{life: 1})
-		if err := v.refuse(n); err != nil {
+		if err := v.refuse(n, time.Now()); err != nil {
 			t.Fatalf("member %d is refused: %v", i, err)
 		}
 		v.join(n)
 	}
-	if err := v.refuse(node("more", metadata{life: 1})); !errors.Is(err, errGarbled) {
+	if err := v.refuse(node("more", metadata{life: 1}), time.Now()); !errors.Is(err, errGarbled) {
 		t.Errorf("one member too many: %v", err)
 	}
-	if err := v.refuse(node("n7", metadata{life: 1})); err != nil {
+	if err := v.refuse(node("n7", metadata{life: 1}), time.Now()); err != nil {
 		t.Errorf("a known member is refused: %v", err)
 	}
-	if err := v.refuse(node(strings.Repeat("n", maxName+1), metadata{})); !errors.Is(err, errGarbled) {
+	if err := v.refuse(node(strings.Repeat("n", maxName+1), metadata{}), time.Now()); !errors.Is(err, errGarbled) {
 		t.Errorf("a name too long: %v", err)
 	}
-	if err := v.refuse(&memberlist.Node{Name: "n8", Meta: []byte("garbage")}); !errors.Is(err, errGarbled) {
+	if err := v.refuse(&memberlist.Node{Name: "n8", Meta: []byte("garbage")}, time.Now()); !errors.Is(err, errGarbled) {
 		t.Errorf("metadata that cannot be read: %v", err)
 	}
 	for i := range maxMembers {
-		v.leftOrLost(fmt.Sprintf("n%d", i), now.Add(time.Duration(i)))
+		v.leftOrLost(fmt.Sprintf("n%d", i), now.Add(time.Duration(i)), false)
 	}
 	v.join(node("late", metadata{life: 1}))
-	v.leftOrLost("late", now.Add(time.Hour))
+	v.leftOrLost("late", now.Add(time.Hour), false)
 	if _, ok := v.gone["n0"]; len(v.gone) != maxMembers || ok {
 		t.Errorf("%d departures are remembered, the oldest: %v", len(v.gone), ok)
 	}

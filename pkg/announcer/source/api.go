@@ -22,6 +22,7 @@ import (
 type API struct {
 	core, discovery rest.Interface
 	params          runtime.ParameterCodec
+	pulse           *pulse
 }
 
 // NewAPI returns a client. It does not connect.
@@ -32,11 +33,19 @@ func NewAPI(c *rest.Config) (*API, error) {
 			return nil, fmt.Errorf("register the kinds of the API server: %w", err)
 		}
 	}
+	p := &pulse{born: time.Now()}
+	c = rest.CopyConfig(c)
+	c.Dial = p.dial
+	c.Wrap(p.wrap)
+	shared, err := rest.HTTPClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
 	codecs := serializer.NewCodecFactory(scheme).WithoutConversion()
 	group := func(path string, version schema.GroupVersion) (*rest.RESTClient, error) {
 		own := rest.CopyConfig(c)
 		own.APIPath, own.GroupVersion, own.NegotiatedSerializer = path, &version, codecs
-		client, err := rest.RESTClientFor(own)
+		client, err := rest.RESTClientForConfigAndClient(own, shared)
 		if err != nil {
 			return nil, fmt.Errorf("make a client for %s: %w", version, err)
 		}
@@ -50,19 +59,13 @@ func NewAPI(c *rest.Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &API{core: core, discovery: discovery, params: runtime.NewParameterCodec(scheme)}, nil
+	return &API{core: core, discovery: discovery, params: runtime.NewParameterCodec(scheme), pulse: p}, nil
 }
 
 // Namespace returns a Namespace.
 func (a *API) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	o := &corev1.Namespace{}
 	return o, a.core.Get().Resource("namespaces").Name(name).Do(ctx).Into(o)
-}
-
-// Secret returns a Secret.
-func (a *API) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	o := &corev1.Secret{}
-	return o, a.core.Get().Namespace(namespace).Resource("secrets").Name(name).Do(ctx).Into(o)
 }
 
 // CreateEvent writes a new Event.
@@ -119,4 +122,8 @@ func (a *API) configMaps(namespace string) kind {
 
 func (a *API) endpointSlices() kind {
 	return kind{a.discovery, a.params, "endpointslices", "", func() runtime.Object { return &discoveryv1.EndpointSliceList{} }}
+}
+
+func (a *API) secrets(namespace string) kind {
+	return kind{a.core, a.params, "secrets", namespace, func() runtime.Object { return &corev1.SecretList{} }}
 }

@@ -234,7 +234,7 @@ func (f *fakeAPI) list(w http.ResponseWriter, resource string, selected func(run
 		}
 	}
 	kinds := map[string]string{
-		"services": "v1 ServiceList", "nodes": "v1 NodeList", "configmaps": "v1 ConfigMapList",
+		"secrets": "v1 SecretList", "services": "v1 ServiceList", "nodes": "v1 NodeList", "configmaps": "v1 ConfigMapList",
 		"endpointslices": "discovery.k8s.io/v1 EndpointSliceList",
 	}
 	version, kind, _ := strings.Cut(kinds[resource], " ")

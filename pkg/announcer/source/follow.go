@@ -56,8 +56,9 @@ type followOptions struct {
 type reach struct {
 	log *slog.Logger
 
-	mu   sync.Mutex
-	down map[string]error
+	mu    sync.Mutex
+	down  map[string]error
+	since time.Time // when the first of what is down now went down; zero: nothing is
 }
 
 func (r *reach) note(ctx context.Context, what string, err error) {
@@ -67,6 +68,7 @@ func (r *reach) note(ctx context.Context, what string, err error) {
 	r.mu.Lock()
 	was := r.down[what]
 	r.down[what] = err
+	r.date(time.Now())
 	r.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
@@ -74,6 +76,27 @@ func (r *reach) note(ctx context.Context, what string, err error) {
 	case err == nil && was != nil:
 		r.log.Info("can read again", "what", what)
 	}
+}
+
+// date notes since when something is down.
+func (r *reach) date(now time.Time) {
+	for _, err := range r.down {
+		if err == nil {
+			continue
+		}
+		if r.since.IsZero() {
+			r.since = now
+		}
+		return
+	}
+	r.since = time.Time{}
+}
+
+// downSince returns since when something cannot be read, zero if all can.
+func (r *reach) downSince() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.since
 }
 
 // unreachable returns what cannot be read at the moment, sorted.

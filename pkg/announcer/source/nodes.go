@@ -14,6 +14,7 @@ import (
 type node struct {
 	plan.Node
 	internal []netip.Addr // of type InternalIP, in the order of the status
+	notReady bool         // condition Ready is False, which Unknown is not
 }
 
 // convertNode keeps every Node, and of it nothing that a heartbeat changes.
@@ -40,7 +41,7 @@ func convertNode(o *corev1.Node) (node, bool) {
 		case corev1.NodeNetworkUnavailable:
 			n.NetworkUnavailable = isTrue
 		case corev1.NodeReady:
-			n.Ready = isTrue
+			n.Ready, n.notReady = isTrue, c.Status == corev1.ConditionFalse
 		}
 	}
 	return n, true

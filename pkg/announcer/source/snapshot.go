@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -23,6 +24,13 @@ type Members interface {
 
 	// Returns counts how often a member came back that had been alive meanwhile.
 	Returns() int
+
+	// Isolated tells whether nothing has come from any of them for a while.
+	Isolated() bool
+
+	// Settling tells whether this node has come back so lately, or so often,
+	// that others are to be preferred.
+	Settling() bool
 }
 
 // Source is a World and the members: all that a decision depends on.
@@ -46,7 +54,9 @@ func (s *Source) Snapshot() (plan.Snapshot, error) {
 	if err != nil {
 		return plan.Snapshot{}, fmt.Errorf("waiting for %w", err)
 	}
-	snapshot.Returns = s.members.Returns()
+	snapshot.Returns, snapshot.Isolated = s.members.Returns(), s.members.Isolated()
+	snapshot.Self = s.world.standing(snapshot.Members)
+	snapshot.Self.Settling = s.members.Settling()
 	return snapshot, nil
 }
 
@@ -295,10 +305,11 @@ func (w *World) endpointsChanged(service string) bool {
 	return w.concerns(&s)
 }
 
-func (w *World) nodeChanged(name string, _, _ *node) bool {
+func (w *World) nodeChanged(name string, _, after *node) bool {
 	w.views.nodes = nil
 	if name == w.o.Node {
 		w.views.links = nil
+		w.vitals.noteReady(after == nil || !after.notReady, time.Now())
 	}
 	return true
 }

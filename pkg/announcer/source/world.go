@@ -41,6 +41,8 @@ type World struct {
 	o        Options
 	reach    *reach
 	document *document
+	vitals   vitals
+	probe    func(context.Context) health // of the data path
 
 	mu       sync.Mutex // guards all that follows
 	services table[*corev1.Service, service]
@@ -60,6 +62,7 @@ func New(o Options) *World {
 		owned:    map[string][]string{},
 		views:    views{endpoints: map[string]plan.Endpoints{}, outdated: map[string]bool{}},
 	}
+	w.probe = w.askProxy
 	w.services = newTable(w, convertService, w.serviceChanged)
 	w.slices = newTable(w, convertSlice, w.sliceChanged)
 	w.nodes = newTable(w, convertNode, w.nodeChanged)
@@ -102,6 +105,14 @@ func (w *World) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		w.followDocument(ctx)
+		return nil
+	})
+	g.Go(func() error {
+		w.followVitals(ctx)
+		return nil
+	})
+	g.Go(func() error {
+		w.followDataPath(ctx)
 		return nil
 	})
 	return g.Wait()

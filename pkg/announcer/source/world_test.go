@@ -47,6 +47,8 @@ type members struct{}
 
 func (members) Members() ([]plan.Member, error) { return []plan.Member{{Name: "n1"}}, nil }
 func (members) Returns() int                    { return 7 }
+func (members) Isolated() bool                  { return false }
+func (members) Settling() bool                  { return true }
 
 // unmet is a membership that has not started.
 type unmet struct{ members }
@@ -151,6 +153,7 @@ func TestSnapshot(t *testing.T) {
 	shop := balancer("web", "shop", "192.0.2.100")
 	want := plan.Snapshot{
 		Node:   "n1",
+		Self:   plan.Standing{Settling: true},
 		Config: got.Config,
 		Services: []plan.Service{{
 			Namespace: "web", Name: "shop", Created: created, Addresses: addrs("192.0.2.100"), Allocated: true,

@@ -20,6 +20,7 @@ const osLabel = "kubernetes.io/os"
 const (
 	NotSynced            = "NotSynced"            // something has not been learnt yet
 	MembershipIncomplete = "MembershipIncomplete" // no other announcer was met, though there are other Nodes
+	Settling             = "Settling"             // it takes part, but has started a short while ago
 )
 
 // Healthy returns nil while the loop is alive. It depends on nothing outside
@@ -37,18 +38,31 @@ func (s *Status) Healthy(now time.Time) error {
 }
 
 // Ready returns nil once the announcer takes part: its configuration is in
-// force, everything is synced, and it has met another announcer if the Nodes
-// say that there are any. It stays ready without the API server.
+// force, everything is synced, it has met another announcer if the Nodes say
+// that there are any, and it is worth as much as the others, for which it
+// waits once. It stays ready without the API server.
 func (s *Status) Ready() error {
 	p := s.last.Load()
 	switch {
 	case p.known():
-		return met(p.Snapshot)
+		if err := met(p.Snapshot); err != nil {
+			return err
+		}
+		return s.warm()
 	case p.Err != nil:
 		return fmt.Errorf("%s: %w", NotSynced, p.Err)
 	default:
 		return errors.New(NotSynced + ": the loop has not passed yet")
 	}
+}
+
+// warm tells whether a rollout may go on to the next node: the addresses of
+// this one are not to be handed back while it settles.
+func (s *Status) warm() error {
+	if left := s.o.Warming(); left > 0 {
+		return fmt.Errorf("%s: has started a short while ago, other nodes are preferred; ready in %s", Settling, left.Round(time.Second))
+	}
+	return nil
 }
 
 // met tells whether the announcer has met one of those that should be there.

@@ -80,6 +80,11 @@ func TestServe(t *testing.T) {
 	if code, body := get(false, "/readyz"); code != 200 || body != "ok\n" {
 		t.Errorf("readyz: %d %s", code, body)
 	}
+	r.warming = 12*time.Second + 400*time.Millisecond
+	if code, body := get(false, "/readyz"); code != 503 || body != "Settling: has started a short while ago, other nodes are preferred; ready in 12s\n" {
+		t.Errorf("readyz while it settles: %d %s", code, body)
+	}
+	r.warming = 0
 	if code, body := get(false, "/metrics"); code != 200 || !strings.Contains(body, "announcer_ready 1\n") || !strings.Contains(body, "process_start_time_seconds") {
 		t.Errorf("metrics: %d %s", code, body)
 	}

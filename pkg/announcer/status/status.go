@@ -43,6 +43,7 @@ type Options struct {
 	LeftOut     func() map[string]string // links that never carry an announcement, with the cause
 	Answering   func() []plan.Announcement
 	Gossip      func() Gossip
+	Warming     func() time.Duration // for how long a new announcer is still not to count as ready
 	Layer2      func() Layer2
 
 	// Moved is called for each change that concerns this node: when it has

@@ -69,6 +69,7 @@ type rig struct {
 	refused   error
 	down      []string
 	gossip    Gossip
+	warming   time.Duration
 	layer2    Layer2
 }
 
@@ -82,6 +83,7 @@ func newRig() *rig {
 		LeftOut:     func() map[string]string { return map[string]string{"lo": "Loopback"} },
 		Answering:   func() []plan.Announcement { return r.answering },
 		Gossip:      func() Gossip { return r.gossip },
+		Warming:     func() time.Duration { return r.warming },
 		Layer2:      func() Layer2 { return r.layer2 },
 		Moved:       func(n Note) { r.moved = append(r.moved, describe(n)) },
 		Log:         slog.New(slog.DiscardHandler),

@@ -23,6 +23,8 @@ const nodes = 4
 
 // document is the configuration of the shared installation. Addresses of wide
 // lie in no subnet of the lab: they are announced on the default route's link.
+// Nodes come and go here all the time, so they do not settle: the tests about
+// that configure it.
 const document = `apiVersion: ccm-baremetal.io/v1alpha1
 kind: CloudConfig
 pools:
@@ -31,6 +33,7 @@ pools:
 - name: wide
   addresses: [203.0.113.0/24]
   autoAssign: false
+membership: {settle: 0s}
 `
 
 // cluster and installed are what TestMain has made.

@@ -165,8 +165,13 @@ func (p *Product) StartAnnouncer(node string) (*lab.Process, error) {
 // kubeconfig.
 func (p *Product) StartAnnouncerBy(kubeconfig, node string) (*lab.Process, error) {
 	argv := append(confined("-all,+net_raw"), filepath.Join(p.dir, Announcer), "--kubeconfig", kubeconfig)
-	return p.Lab.Start(node, Announcer, append(argv, p.arguments[Announcer]...), []string{"NODE_NAME=" + node})
+	argv = append(argv, p.arguments[Announcer]...)
+	argv = append(argv, "--record", p.Record(node)) // the nodes of a lab share one file system
+	return p.Lab.Start(node, Announcer, argv, []string{"NODE_NAME=" + node})
 }
+
+// Record returns the file in which a node's announcer remembers its past.
+func (p *Product) Record(node string) string { return filepath.Join(p.dir, "record-"+node) }
 
 // confined is a command line that runs what follows with certain capabilities
 // only, as a container runtime would.
