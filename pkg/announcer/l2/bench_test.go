@@ -4,12 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"os/exec"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 )
@@ -64,7 +61,7 @@ func TestReplyAllocatesNothing(t *testing.T) {
 }
 
 // openFor opens a socket that hears of one address.
-func openFor(t *testing.T, h *host, p protocol, a netip.Addr) conn {
+func openFor(t testing.TB, h *host, p protocol, a netip.Addr) conn {
 	t.Helper()
 	f, err := program(p, h.mac("eth0"), []netip.Prefix{netip.PrefixFrom(a, a.BitLen())})
 	must(t, err)
@@ -176,70 +173,11 @@ func BenchmarkSet(b *testing.B) {
 	})
 }
 
-// BenchmarkLatency asks the kernel for its own address and us for one of ours,
-// in turn, on one cable at 1,000 requests per second.
-func BenchmarkLatency(b *testing.B) { benchmarkLatency(b, time.Millisecond) }
-
-// BenchmarkLatencyWithStolenCPU does the same while eight processes want all CPUs.
-func BenchmarkLatencyWithStolenCPU(b *testing.B) {
-	for range 8 {
-		cmd := exec.Command("/bin/sh", "-c", "while :; do :; done")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		must(b, cmd.Start())
-		defer cmd.Wait()
-		defer cmd.Process.Kill()
-	}
-	benchmarkLatency(b, 10*time.Millisecond)
-}
-
-func benchmarkLatency(b *testing.B, every time.Duration) {
-	p := newPair(b)
-	set(b, p.speaker, p.own(vip))
-	p.station.arping(vip)
-	kernel := addr("192.0.2.1")
-	took := map[netip.Addr][]time.Duration{}
-	for b.Loop() {
-		for _, a := range []netip.Addr{kernel, vip} {
-			next := time.Now().Add(every)
-			took[a] = append(took[a], p.station.ping(a))
-			time.Sleep(time.Until(next))
-		}
-	}
-	for a, name := range map[netip.Addr]string{kernel: "kernel", vip: "l2"} {
-		all := slices.Sorted(slices.Values(took[a]))
-		b.ReportMetric(micros(all[len(all)/2]), name+"-p50-us")
-		b.ReportMetric(micros(all[len(all)*99/100]), name+"-p99-us")
-		b.ReportMetric(micros(all[len(all)-1]), name+"-max-us")
-	}
-}
-
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-
-// ping asks once and returns how long the answer took.
-func (s *station) ping(a netip.Addr) time.Duration {
-	heard := len(s.all())
-	frame := s.request(a).appendTo(nil)
-	start := time.Now()
-	s.send(frame)
-	for {
-		for _, f := range s.all()[heard:] {
-			heard++
-			if p, ok := parseARP(f.frame); ok && p.operation == arpReply && p.dst == s.mac && p.senderIP == a {
-				return f.at.Sub(start)
-			}
-		}
-		if time.Since(start) > patience {
-			s.host.t.Fatalf("no answer for %s", a)
-		}
-		time.Sleep(20 * time.Microsecond)
-	}
-}
-
 // BenchmarkThroughput floods the speaker with requests.
 func BenchmarkThroughput(b *testing.B) {
-	p := newPair(b)
+	p := newPair(b, families[0])
 	set(b, p.speaker, p.own(vip))
-	p.station.arping(vip)
+	p.station.resolve(vip)
 	frame := p.station.request(vip).appendTo(nil)
 	before := p.speaker.Stats().ARP.Replies
 	for b.Loop() {

@@ -75,6 +75,26 @@ func TestCoverHoldsEveryAddress(t *testing.T) {
 	}
 }
 
+// However many addresses are announced, a frame meets no longer filter.
+func TestFilterIsNoLongerForManyAddresses(t *testing.T) {
+	for _, f := range families {
+		length := func(n int) int {
+			var addresses []netip.Addr
+			a := f.offSubnet
+			for range n {
+				a = a.Next().Next().Next()
+				addresses = append(addresses, a)
+			}
+			raw, err := program(f.protocol, ourMAC, cover(addresses, maxPrefixes))
+			must(t, err)
+			return len(raw)
+		}
+		if few, many := length(100), length(10000); many > few {
+			t.Errorf("%s: %d instructions for 10,000 addresses, %d for 100", f.name, many, few)
+		}
+	}
+}
+
 // randomAddress draws from several clusters, so that long and short prefixes occur.
 func randomAddress(r *rand.Rand, v6 bool) netip.Addr {
 	host := r.Uint32() >> r.IntN(32)

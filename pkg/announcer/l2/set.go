@@ -62,6 +62,7 @@ func (s *Speaker) set(now time.Time, want []plan.Announcement) error {
 			}
 			errs = append(errs, s.tend(now, l, r))
 		}
+		s.listen(now, l) // from the beginning
 	}
 	return errors.Join(errs...)
 }

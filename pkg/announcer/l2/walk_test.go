@@ -119,6 +119,7 @@ func (w *walk) want() []plan.Announcement {
 		a := own(walkAddress(i), on...)
 		a.Yield = w.r.IntN(4) == 0
 		a.First = w.r.IntN(4) == 0
+		a.Ask = w.r.IntN(4) == 0
 		a.Returns = w.r.IntN(2)
 		a.Layer2.ConflictDetection = []config.ConflictDetection{"off", "warn", "refuse"}[w.r.IntN(3)]
 		out = append(out, a)

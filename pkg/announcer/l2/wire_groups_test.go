@@ -128,7 +128,7 @@ func TestW3GroupsInTheKernel(t *testing.T) {
 	p.node.down("eth1")
 	p.node.up("eth1")
 	set(t, p.speaker, own(vip6, eth0, eth1), own(other, eth1))
-	newStation(extra, "eth0", clientIP6, etherTypeIPv6).ndping(other)
+	families[1].station(extra, "eth0").resolve(other)
 	check("eth1", vip6, other)
 	set(t, p.speaker, own(vip6, eth1))
 	check("eth0")
@@ -140,7 +140,7 @@ func TestW3GroupsInTheKernel(t *testing.T) {
 // More groups than one socket may have are spread over several.
 func TestThousandsOfGroups(t *testing.T) {
 	t.Parallel()
-	p := newPair6(t)
+	p := newPair(t, families[1])
 	const n = 4000
 	var want []plan.Announcement
 	for i := range n {
@@ -154,7 +154,7 @@ func TestThousandsOfGroups(t *testing.T) {
 	if reported, _ = p.node.memberships("eth0"); len(reported) != base+n {
 		t.Errorf("%d groups, want %d", len(reported)-base, n)
 	}
-	p.station.ndping(want[n-1].Address)
+	p.station.resolve(want[n-1].Address)
 	set(t, p.speaker)
 	if reported, _ = p.node.memberships("eth0"); len(reported) != base {
 		t.Errorf("%d groups are left", len(reported)-base)

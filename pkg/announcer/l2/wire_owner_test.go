@@ -1,6 +1,8 @@
 package l2
 
 import (
+	"bytes"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -9,74 +11,65 @@ import (
 
 // A planned move: every request is answered by somebody, in the end by the winner.
 func TestHandOverLosesNoRequestOnTheWire(t *testing.T) {
-	t.Parallel()
-	sw := newLAN(t)
-	n1, n2, client := newHost(t, "n1"), newHost(t, "n2"), newHost(t, "client")
-	for _, h := range []*host{n1, n2, client} {
-		sw.plug(h, "eth0")
-	}
-	st := newStation(client, "eth0", clientIP, etherTypeARP)
-	s1, s2 := n1.speaker(), n2.speaker()
-	speakers, links := []*Speaker{s1, s2}, []plan.Link{n1.link("eth0"), n2.link("eth0")}
-	set(t, s1, own(vip, links[0]))
-	if st.arping(vip) != n1.mac("eth0") {
-		t.Fatal("n1 does not answer")
-	}
-	time.Sleep(1200 * time.Millisecond)
-	for move := range 6 {
-		loser, winner := move%2, (move+1)%2
-		before := len(st.replies(vip))
-		heard := len(st.all())
-		asked := 0
-		ask := func(n int) {
-			for range n {
-				st.send(st.request(vip).appendTo(nil))
-				asked++
-				time.Sleep(time.Millisecond)
+	eachFamily(t, func(t *testing.T, f family) {
+		s := newSegment(t, f)
+		speakers, nodes := []*Speaker{s.s1, s.s2}, []*host{s.n1, s.n2}
+		set(t, s.s1, s.own(s.n1, f.vip))
+		if s.station.resolve(f.vip) != s.n1.mac("eth0") {
+			t.Fatal("n1 does not answer")
+		}
+		time.Sleep(1200 * time.Millisecond)
+		for move := range 6 {
+			loser, winner := move%2, (move+1)%2
+			before, heard, asked := len(s.station.answers(f.vip)), len(s.station.all()), 0
+			ask := func(n int) {
+				for range n {
+					s.station.send(s.station.question(f.vip))
+					asked++
+					time.Sleep(time.Millisecond)
+				}
 			}
+			ask(20)
+			set(t, speakers[loser], s.yielded(nodes[loser], f.vip))
+			ask(50) // the winner has not noticed yet
+			set(t, speakers[winner], s.own(nodes[winner], f.vip))
+			ask(50)
+			eventually(t, "the loser to end", func() bool { return len(speakers[loser].Answering()) == 0 })
+			ask(20)
+			eventually(t, "an answer to each request", func() bool { return len(s.station.answers(f.vip))-before >= asked })
+			if got := s.station.resolve(f.vip); got != nodes[winner].mac("eth0") {
+				t.Errorf("move %d: answered by %s, want the winner", move, got)
+			}
+			s.checkOrder(f.vip, s.station.all()[heard:], nodes[loser].mac("eth0"), nodes[winner].mac("eth0"))
+			// The next winner's entry must not be taken for a rival's.
+			time.Sleep(50 * time.Millisecond)
 		}
-		ask(20)
-		set(t, speakers[loser], yielded(own(vip, links[loser]), n1.mac("eth0"), n2.mac("eth0")))
-		ask(50) // the winner has not noticed yet
-		set(t, speakers[winner], own(vip, links[winner]))
-		ask(50)
-		eventually(t, "the loser to end", func() bool { return len(speakers[loser].Answering()) == 0 })
-		end := len(st.replies(vip))
-		ask(20)
-		eventually(t, "an answer to each request", func() bool { return len(st.replies(vip))-before >= asked })
-		if got := st.replies(vip)[end+1:]; len(got) == 0 || got[len(got)-1].senderMAC.String() != links[winner].MAC {
-			t.Errorf("move %d: the winner does not answer", move)
-		}
-		checkOrder(t, st.all()[heard:], links[loser].MAC, links[winner].MAC)
-		// The next winner's entry must not be taken for a rival's.
-		time.Sleep(50 * time.Millisecond)
-	}
+	})
 }
 
 // checkOrder looks at a hand-over from the client: the loser's last answer must
-// not come before the winner has made itself heard.
-func checkOrder(t *testing.T, frames []heardFrame, loser, winner string) {
-	t.Helper()
-	lastLoser, firstAnswer, announced := -1, -1, -1
+// not come before the winner has made itself heard, and no question must have
+// been put to nobody between the two.
+func (s segment) checkOrder(a netip.Addr, frames []heardFrame, loser, winner mac) {
+	s.client.t.Helper()
+	lastLoser, announced := -1, -1
 	for i, f := range frames {
-		p, ok := parseARP(f.frame)
-		switch {
-		case !ok || p.senderIP != vip:
-		case p.senderMAC.String() == winner && p.dst == broadcast && announced < 0:
-			announced = i
-		case p.senderMAC.String() == winner && p.dst != broadcast && firstAnswer < 0:
-			firstAnswer = i
-		case p.senderMAC.String() == loser:
-			lastLoser = i
+		for _, v := range (&station{heard: []heardFrame{f}, mac: s.station.mac}).said(a) {
+			switch {
+			case v.by == winner && v.toAll && announced < 0:
+				announced = i
+			case v.by == loser:
+				lastLoser = i
+			}
 		}
 	}
-	if announced < 0 || firstAnswer < 0 || lastLoser < 0 {
-		t.Errorf("announced at frame %d, first answer %d, last of the loser %d", announced, firstAnswer, lastLoser)
+	if announced < 0 || lastLoser < 0 {
+		s.client.t.Errorf("announced at frame %d, last of the loser %d", announced, lastLoser)
 		return
 	}
 	for i := lastLoser + 1; i < announced; i++ {
-		if p, ok := parseARP(frames[i].frame); ok && p.operation == arpRequest && p.senderMAC.String() != winner {
-			t.Errorf("a request at %d got no answer between the loser's last (%d) and the announcement (%d)", i, lastLoser, announced)
+		if bytes.Equal(frames[i].frame, s.station.question(a)) {
+			s.client.t.Errorf("a question at %d got no answer between the loser's last (%d) and the announcement (%d)", i, lastLoser, announced)
 		}
 	}
 }
@@ -85,55 +78,60 @@ func checkOrder(t *testing.T, frames []heardFrame, loser, winner string) {
 // without strictARP. An address on lo with arp_ignore 0 stands in for kube-ipvs0.
 func TestB088KernelOfAMemberThatAnswersIsNamed(t *testing.T) {
 	t.Parallel()
-	sw := newLAN(t)
-	n1, n2 := newHost(t, "n1"), newHost(t, "n2")
-	sw.plug(n1, "eth0")
-	sw.plug(n2, "eth0")
-	n2.address("eth0", "192.0.2.2/24")
-	n2.address("lo", vip.String()+"/32")
-	s := n1.speaker()
-	a := own(vip, n1.link("eth0"))
+	s := newSegment(t, families[0])
+	s.n2.address("eth0", "192.0.2.2/24")
+	s.n2.address("lo", vip.String()+"/32")
+	a := s.own(s.n1, vip)
 	a.Layer2.GratuitousRefresh = time.Second
-	a.Peers = map[string]string{n2.mac("eth0").String(): "n2"}
-	set(t, s, a)
-	eventually(t, "a conflict", func() bool { return len(s.Conflicts()) == 1 })
-	if got := s.Conflicts()[0]; got.Node != "n2" || got.MAC != n2.mac("eth0").String() {
+	set(t, s.s1, a)
+	eventually(t, "a conflict", func() bool { return len(s.s1.Conflicts()) == 1 })
+	if got := s.s1.Conflicts()[0]; got.Node != "n2" || got.MAC != s.n2.mac("eth0").String() || got.Cause != KernelAnswers {
 		t.Errorf("conflict %+v, want the kernel of n2", got)
 	}
-	n2.sysctl("net/ipv4/conf/all/arp_ignore", "1")
-	eventually(t, "the conflict to end", func() bool { return len(s.Conflicts()) == 0 })
+	s.n2.sysctl("net/ipv4/conf/all/arp_ignore", "1")
+	s.n2.sysctl("net/ipv4/conf/all/arp_announce", "2")
+	eventually(t, "the conflict to end", func() bool { return len(s.s1.Conflicts()) == 0 })
+	macs := map[mac]int{}
+	before := len(s.station.answers(vip))
+	for range 20 {
+		s.station.resolve(vip)
+	}
+	for _, v := range s.station.answers(vip)[before:] {
+		macs[v.by]++
+	}
+	if len(macs) != 1 || macs[s.n1.mac("eth0")] == 0 {
+		t.Errorf("answered by %v, want only n1", macs)
+	}
 }
 
 // Somebody has the address already: with refuse it is not announced.
 func TestRefusedOnTheWire(t *testing.T) {
-	t.Parallel()
-	sw := newLAN(t)
-	node, other, client := newHost(t, "node"), newHost(t, "other"), newHost(t, "client")
-	for _, h := range []*host{node, other, client} {
-		sw.plug(h, "eth0")
-	}
-	other.address("eth0", vip.String()+"/24")
-	st := newStation(client, "eth0", clientIP, etherTypeARP)
-	s := node.speaker()
-	a, b := own(vip, node.link("eth0")), own(vip2, node.link("eth0"))
-	for _, x := range []*plan.Announcement{&a, &b} {
-		x.First = true
-		x.Layer2.ConflictDetection = "refuse"
-	}
-	set(t, s, a, b)
-	if got := st.arping(vip2); got != node.mac("eth0") {
-		t.Errorf("%s is answered by %s", vip2, got)
-	}
-	eventually(t, "a conflict", func() bool { return len(s.Conflicts()) == 1 })
-	if got := s.Conflicts()[0]; !got.Refused || got.MAC != other.mac("eth0").String() {
-		t.Errorf("conflict %+v", got)
-	}
-	for range 10 {
-		if got := st.arping(vip); got != other.mac("eth0") {
-			t.Errorf("%s is answered by %s", vip, got)
+	eachFamily(t, func(t *testing.T, f family) {
+		s := newSegment(t, f)
+		other := newHost(t, "other")
+		s.plug(other, "eth0")
+		other.address("eth0", f.vip.String()+f.bits)
+		a, b := s.own(s.n1, f.vip), s.own(s.n1, f.vip2)
+		for _, x := range []*plan.Announcement{&a, &b} {
+			x.First = true
+			x.Layer2.ConflictDetection = "refuse"
 		}
-	}
-	if n := len(st.announcements(vip, node.mac("eth0"))); n != 0 {
-		t.Errorf("%d announcements of a refused address", n)
-	}
+		set(t, s.s1, a, b)
+		if got := s.station.resolve(f.vip2); got != s.n1.mac("eth0") {
+			t.Errorf("%s is answered by %s", f.vip2, got)
+		}
+		eventually(t, "a conflict", func() bool { return len(s.s1.Conflicts()) == 1 })
+		got := s.s1.Conflicts()[0]
+		if !got.Refused || got.MAC != other.mac("eth0").String() || got.Cause != ForeignStation {
+			t.Errorf("conflict %+v", got)
+		}
+		for range 10 {
+			if got := s.station.resolve(f.vip); got != other.mac("eth0") {
+				t.Errorf("%s is answered by %s", f.vip, got)
+			}
+		}
+		if n := len(s.station.announcements(f.vip, s.n1.mac("eth0"))); n != 0 {
+			t.Errorf("%d announcements of a refused address", n)
+		}
+	})
 }

@@ -5,109 +5,90 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/net/bpf"
+
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 )
-
-// pair is a node with a speaker and a client, on one cable.
-type pair struct {
-	node, client *host
-	speaker      *Speaker
-	station      *station // of the client
-}
-
-func newPair(t testing.TB) pair {
-	t.Helper()
-	p := pair{node: newHost(t, "node"), client: newHost(t, "client")}
-	cable(p.node, "eth0", p.client, "eth0")
-	p.node.sysctl("net/ipv4/ip_forward", "1") // as on every node
-	p.node.address("eth0", "192.0.2.1/24")
-	p.client.address("eth0", "192.0.2.200/24")
-	p.speaker = p.node.speaker()
-	p.station = newStation(p.client, "eth0", clientIP, etherTypeARP)
-	return p
-}
-
-// own is an announcement on the node's link as it is now.
-func (p pair) own(a netip.Addr) plan.Announcement { return own(a, p.node.link("eth0")) }
 
 // A client that forgets the entry again and again is answered every time, long
 // after the announcements of the take-over.
 func TestB084EveryRequestIsAnswered(t *testing.T) {
-	t.Parallel()
-	p := newPair(t)
-	set(t, p.speaker, p.own(vip))
-	talk := newTalker(p.client)
-	stop := time.Now().Add(6 * time.Second)
-	asked, node := 0, p.node.mac("eth0")
-	for time.Now().Before(stop) {
-		p.client.forgetNeighbour("eth0", vip)
-		talk.resolves("eth0", vip, node)
-		for range 10 { // another one asks as well
-			asked++
-			p.station.send(p.station.request(vip).appendTo(nil))
-			time.Sleep(2 * time.Millisecond)
+	eachFamily(t, func(t *testing.T, f family) {
+		p := newPair(t, f)
+		set(t, p.speaker, p.own(f.vip))
+		talk := newTalker(p.client)
+		stop := time.Now().Add(6 * time.Second)
+		asked, node := 0, p.node.mac("eth0")
+		for time.Now().Before(stop) {
+			p.client.forgetNeighbour("eth0", f.vip)
+			talk.resolves("eth0", f.vip, node)
+			for range 10 { // another one asks as well
+				asked++
+				p.station.send(p.station.question(f.vip))
+				time.Sleep(2 * time.Millisecond)
+			}
 		}
-	}
-	// The kernel of the client asks with the same MAC.
-	eventually(t, "an answer to each request", func() bool { return len(p.station.replies(vip)) >= asked })
-	stats := p.speaker.Stats()
-	if stats.ARP.Replies != stats.ARP.Requests || stats.ARP.Unsent != 0 {
-		t.Errorf("stats %+v", stats.ARP)
-	}
-	t.Logf("%d requests, %d replies", stats.ARP.Requests, stats.ARP.Replies)
+		// The kernel of the client asks with the same MAC.
+		eventually(t, "an answer to each request", func() bool { return len(p.station.answers(f.vip)) >= asked })
+		eventually(t, "as many replies as requests", func() bool {
+			st := p.speaker.Stats()
+			return st.ARP.Replies == st.ARP.Requests && st.NDP.Replies == st.NDP.Requests && st.ARP.Unsent+st.NDP.Unsent == 0
+		})
+	})
 }
 
-// Each form of announcement reaches the receivers that understand only it, and
-// a Linux host that does not accept unknown announcements updates what it knows.
-func TestB086EveryReceiverFollowsATakeOver(t *testing.T) {
-	t.Parallel()
-	sw := newLAN(t)
-	n1, n2, client := newHost(t, "n1"), newHost(t, "n2"), newHost(t, "client")
-	for _, h := range []*host{n1, n2, client} {
-		sw.plug(h, "eth0")
-	}
-	client.address("eth0", "192.0.2.200/24")
-	client.sysctl("net/ipv4/conf/eth0/arp_accept", "0")
-	listener := newStation(client, "eth0", clientIP, etherTypeARP)
-	s1, s2 := n1.speaker(), n2.speaker()
-
-	set(t, s1, own(vip, n1.link("eth0")))
-	talk := newTalker(client)
-	talk.resolves("eth0", vip, n1.mac("eth0"))
-
-	s1.Close() // dies without a word
-	winner := n2.mac("eth0")
-	start := time.Now()
-	set(t, s2, own(vip, n2.link("eth0")))
-	client.eventually("the entry to change", func() bool {
-		got, _ := client.neighbour("eth0", vip)
-		return got == winner
+// The owner dies without a word: a client that has just heard it follows the
+// announcements of the next one alone.
+func TestB086AndB099EntryFollowsAFailOver(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		s := newSegment(t, f)
+		s.client.sysctl("net/ipv4/conf/eth0/arp_accept", "0")
+		set(t, s.s1, s.own(s.n1, f.vip))
+		newTalker(s.client).resolves("eth0", f.vip, s.n1.mac("eth0"))
+		s.s1.Close()
+		winner := s.n2.mac("eth0")
+		start := time.Now()
+		set(t, s.s2, s.own(s.n2, f.vip))
+		s.client.eventually("the entry to change", func() bool {
+			got, _ := s.client.neighbour("eth0", f.vip)
+			return got == winner
+		})
+		if took := time.Since(start); took > 6*time.Second {
+			t.Errorf("took %s, want less than 3 s (twice that here)", took)
+		}
 	})
-	if took := time.Since(start); took > 6*time.Second {
-		t.Errorf("took %s, want less than 3 s (twice that here)", took)
-	} else {
-		t.Logf("the kernel's entry followed in %s", took)
-	}
+}
 
-	// Two strict receivers: each knows one form only.
-	eventually(t, "both forms", func() bool { return len(listener.announcements(vip, winner)) >= 4 })
-	forms := map[uint16]int{}
-	for _, a := range listener.announcements(vip, winner) {
-		want := arpPacket{
-			dst: broadcast, src: winner, operation: arpRequest,
-			senderMAC: winner, senderIP: vip, targetIP: vip,
+// Every field of the announcements, of both forms of ARP, so that a receiver
+// that understands only one of them follows as well.
+func TestB086AndB099FieldsOfAnnouncements(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		p := newPair(t, f)
+		set(t, p.speaker, p.own(f.vip))
+		node := p.node.mac("eth0")
+		eventually(t, "two rounds", func() bool { return len(p.station.announcements(f.vip, node)) >= 4 })
+		forms := map[uint16]bool{}
+		for _, v := range p.station.announcements(f.vip, node) {
+			arp := arpPacket{
+				dst: broadcast, src: node, operation: v.arp.operation, senderMAC: node, senderIP: f.vip, targetIP: f.vip,
+			}
+			if v.arp.operation == arpReply {
+				arp.targetMAC = node
+			}
+			ndp := ndpPacket{
+				dst: groupMAC(allNodes), src: node, sourceIP: f.vip, destIP: allNodes,
+				kind: neighborAdvertisement, flags: override, target: f.vip, option: node,
+			}
+			if f.vip.Is4() && v.arp != arp || f.vip.Is6() && v.ndp != ndp {
+				t.Errorf("announced %+v", v)
+			}
+			forms[v.arp.operation] = true
 		}
-		if a.operation == arpReply {
-			want.operation, want.targetMAC = arpReply, winner
+		if f.vip.Is4() && !(forms[arpRequest] && forms[arpReply]) {
+			t.Errorf("forms %v, want both", forms)
 		}
-		if a != want {
-			t.Errorf("announced %+v, want %+v", a, want)
-		}
-		forms[a.operation]++
-	}
-	if forms[arpRequest] == 0 || forms[arpReply] == 0 {
-		t.Errorf("forms %v, want both", forms)
-	}
+	})
 }
 
 // Linux lets go of an owner that it has heard a moment ago for either form.
@@ -115,7 +96,7 @@ func TestEachFormMovesAFreshKernelEntry(t *testing.T) {
 	for name, k := range map[string]kind{"request": request, "reply": reply} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPair(t)
+			p := newPair(t, families[0])
 			set(t, p.speaker, p.own(vip))
 			newTalker(p.client).resolves("eth0", vip, p.node.mac("eth0"))
 			p.speaker.Close()
@@ -129,122 +110,169 @@ func TestEachFormMovesAFreshKernelEntry(t *testing.T) {
 	}
 }
 
-// vlan puts an 802.1Q tag into a frame.
-func vlan(id uint16, frame []byte) []byte {
-	out := append([]byte{}, frame[:12]...)
-	out = append(out, 0x81, 0x00, byte(id>>8), byte(id))
-	return append(out, frame[12:]...)
+// A neighbour that checks by unicast whether the address is still there keeps
+// its entry, which goes from PROBE to REACHABLE and never through FAILED.
+func TestB096EntryInProbeBecomesReachable(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		p := newPair(t, f)
+		node := p.node.mac("eth0")
+		set(t, p.speaker, p.own(f.vip))
+		newTalker(p.client).resolves("eth0", f.vip, node)
+		index := p.client.byName("eth0").Attrs().Index
+		for range 3 {
+			before := p.station.count(node, f.vip)
+			p.client.must(p.client.nl.NeighSet(&netlink.Neigh{
+				LinkIndex: index, Family: f.number, IP: f.vip.AsSlice(), HardwareAddr: node[:], State: netlink.NUD_PROBE,
+			}))
+			p.client.eventually("REACHABLE", func() bool {
+				got, state := p.client.neighbour("eth0", f.vip)
+				if state == netlink.NUD_FAILED || state == netlink.NUD_INCOMPLETE {
+					t.Fatalf("the entry is in state %#x", state)
+				}
+				return got == node && state == netlink.NUD_REACHABLE
+			})
+			eventually(t, "the answer", func() bool { return p.station.count(node, f.vip) > before })
+		}
+	})
 }
 
-// Each kind of request, unusual but legal or plain garbage, ten times.
-func TestB094UnusualRequests(t *testing.T) {
-	t.Parallel()
-	p := newPair(t)
-	node := p.node.mac("eth0")
-	set(t, p.speaker, p.own(vip), p.own(vip2))
-	edit := func(f func(q *arpPacket)) []byte {
-		q := p.station.request(vip)
-		f(&q)
-		return q.appendTo(nil)
+// Hundreds of addresses move at once: all entries of a client follow in time.
+func TestFourHundredEntriesFollowATakeOver(t *testing.T) {
+	const addresses = 400
+	f := families[0]
+	s := newSegment(t, f)
+	var before, after []plan.Announcement
+	all := addressesFrom(addr("198.18.0.0"), addresses)
+	link := s.client.byName("eth0")
+	dead, winner := s.n1.mac("eth0"), s.n2.mac("eth0")
+	for _, a := range all {
+		before, after = append(before, s.own(s.n1, a)), append(after, s.own(s.n2, a))
+		s.client.must(s.client.nl.NeighSet(&netlink.Neigh{
+			LinkIndex: link.Attrs().Index, Family: f.number, IP: a.AsSlice(), HardwareAddr: dead[:], State: netlink.NUD_STALE,
+		}))
 	}
-	base := edit(func(*arpPacket) {})
-	patch := func(at int, v byte) []byte {
-		b := append([]byte{}, base...)
-		b[at] = v
-		return b
-	}
-	for _, c := range []struct {
-		name  string
-		frame []byte
-		want  int
-	}{
-		{"broadcast", base, 10},
-		{"unicast", edit(func(q *arpPacket) { q.dst, q.targetMAC = node, node }), 10},
-		{"probe", edit(func(q *arpPacket) { q.senderIP = netip.IPv4Unspecified() }), 10},
-		{"padded", append(append([]byte{}, base...), make([]byte, 18)...), 10},
-		{"long padding", append(append([]byte{}, base...), make([]byte, 1400)...), 10},
-		{"priority tag, VID 0", vlan(0, base), 10},
-		{"priority tag, VID 0, priority 5", vlan(5<<13, base), 10},
-		{"from another subnet", edit(func(q *arpPacket) { q.senderIP = addr("203.0.113.3") }), 10},
-		{"foreign VLAN", vlan(5, base), 0},
-		{"unicast to another station", edit(func(q *arpPacket) { q.dst = winnerMAC }), 0},
-		{"reply", edit(func(q *arpPacket) { q.operation = arpReply }), 0},
-		{"operation 3", edit(func(q *arpPacket) { q.operation = 3 }), 0},
-		{"operation 65535", edit(func(q *arpPacket) { q.operation = 65535 }), 0},
-		{"truncated", base[:35], 0},
-		{"header only", base[:14], 0},
-		{"hardware type 6", patch(15, 6), 0},
-		{"protocol type IPv6", patch(16, 0x86), 0},
-		{"hardware length 8", patch(18, 8), 0},
-		{"hardware length 7", patch(18, 7), 0},
-		{"protocol length 16", patch(19, 16), 0},
-		{"sender is a group", edit(func(q *arpPacket) { q.senderMAC = broadcast }), 0},
-		{"for an address next to it", p.station.request(addr("192.0.2.12")).appendTo(nil), 0},
-	} {
-		before := p.station.count(node, vip)
-		for range 10 {
-			p.station.send(c.frame)
+	set(t, s.s1, before...)
+	s.s1.Close()
+	start := time.Now()
+	set(t, s.s2, after...)
+	s.client.eventually("all entries to change", func() bool {
+		entries, err := s.client.nl.NeighList(link.Attrs().Index, f.number)
+		s.client.must(err)
+		moved := 0
+		for _, n := range entries {
+			if len(n.HardwareAddr) == 6 && mac(n.HardwareAddr) == winner {
+				moved++
+			}
 		}
-		p.station.arping(vip2) // there was time for an answer
-		if got := p.station.count(node, vip) - before; got != c.want {
-			t.Errorf("%s: %d replies, want %d", c.name, got, c.want)
-		}
-	}
-	if got := p.speaker.Conflicts(); len(got) != 0 {
-		t.Errorf("conflicts %+v", got)
-	}
-
-	// A foreign host announces the address: a conflict, defended once.
-	before := len(p.station.announcements(vip, node))
-	for range 10 {
-		p.station.send(edit(func(q *arpPacket) { q.senderIP, q.targetIP = vip, vip }))
-	}
-	p.station.arping(vip2)
-	eventually(t, "a conflict", func() bool { return len(p.speaker.Conflicts()) == 1 })
-	if got := p.speaker.Conflicts()[0]; got.MAC != p.station.mac.String() || got.Address != vip || got.Link != "eth0" {
-		t.Errorf("conflict %+v", got)
-	}
-	eventually(t, "a defence", func() bool { return len(p.station.announcements(vip, node)) > before })
-	if p.station.arping(vip) != node {
-		t.Error("the owner gave up")
+		return moved >= addresses
+	})
+	took := time.Since(start)
+	t.Logf("%d entries followed in %s", addresses, took)
+	if took > 2*time.Second {
+		t.Errorf("took %s, want half a second and a bit", took)
 	}
 }
 
-// count counts the replies about an address by one MAC, to whomever.
-func (s *station) count(by mac, about netip.Addr) int {
-	n := 0
-	for _, p := range s.arps() {
-		if p.operation == arpReply && p.dst != broadcast && p.src == by && p.senderMAC == by && p.senderIP == about {
-			n++
+// A node that cannot know whether the owner is alive asks, leaves the address
+// to it, and claims it when it is gone.
+func TestDoubtfulTakeOverOnTheWire(t *testing.T) {
+	eachFamily(t, func(t *testing.T, f family) {
+		s := newSegment(t, f)
+		set(t, s.s1, s.own(s.n1, f.vip))
+		owner := s.n1.mac("eth0")
+		if got := s.station.resolve(f.vip); got != owner {
+			t.Fatalf("answered by %s", got)
 		}
-	}
-	return n
+		a, free := s.own(s.n2, f.vip), s.own(s.n2, f.vip2)
+		a.Ask, free.Ask = true, true
+		set(t, s.s2, a, free)
+		if got := s.station.resolve(f.vip2); got != s.n2.mac("eth0") {
+			t.Errorf("%s, which nobody has, is answered by %s", f.vip2, got)
+		}
+		eventually(t, "the address to be left", func() bool {
+			got := s.s2.Withheld()
+			return len(got) == 1 && got[0].MAC == owner.String() && got[0].Node == "n1" && got[0].Address == f.vip
+		})
+		for range 20 {
+			if got := s.station.resolve(f.vip); got != owner {
+				t.Errorf("answered by %s while the owner lives", got)
+			}
+		}
+		s.s1.Close()
+		eventually(t, "the address to be claimed", func() bool { return len(s.s2.Withheld()) == 0 })
+		if got := s.station.resolve(f.vip); got != s.n2.mac("eth0") {
+			t.Errorf("answered by %s", got)
+		}
+	})
 }
 
-// What the filter keeps away does not wake us, and what belongs to us comes
-// through while the filter is replaced over and over.
+// What the filter keeps away does not wake us but is counted, and what belongs
+// to us comes through while the filter is replaced over and over.
 func TestFilterIsReplacedWithoutLosingRequests(t *testing.T) {
 	t.Parallel()
-	p := newPair(t)
+	p := newPair(t, families[0])
 	set(t, p.speaker, p.own(vip))
-	for range 200 {
-		p.station.send(p.station.request(addr("198.51.100.9")).appendTo(nil))
+	unrelated := p.station.request(addr("198.51.100.9"))
+	odd := p.station.request(vip)
+	odd.operation = 8
+	for range 100 {
+		p.station.send(unrelated.appendTo(nil))
+		p.station.send(odd.appendTo(nil))
 	}
-	p.station.arping(vip)
-	if st := p.speaker.Stats().ARP; st.Dropped[NotClaimed] != 0 {
-		t.Errorf("unrelated requests woke us: %+v", st)
+	p.station.resolve(vip)
+	st := p.speaker.Stats()
+	if st.ARP.Dropped[NotClaimed]+st.ARP.Dropped[OtherOperation] != 0 || st.Links[0].Filtered < 200 || st.Links[0].Broadcasts <= st.Links[0].Filtered {
+		t.Errorf("unrelated requests: %+v, want 200 of them filtered and none seen", st)
 	}
-	asked := len(p.station.replies(vip))
+	asked := len(p.station.answers(vip))
 	node := p.own(vip)
 	for i := range 300 {
 		want := []plan.Announcement{node}
 		for j := range i % 40 {
 			want = append(want, own(netip.AddrFrom4([4]byte{198, 18, byte(j), byte(i)}), node.Links...))
 		}
-		p.station.send(p.station.request(vip).appendTo(nil))
+		p.station.send(p.station.question(vip))
 		set(t, p.speaker, want...)
-		p.station.send(p.station.request(vip).appendTo(nil))
+		p.station.send(p.station.question(vip))
 		asked += 2
 	}
-	eventually(t, "an answer to each request", func() bool { return len(p.station.replies(vip)) == asked })
+	eventually(t, "an answer to each request", func() bool { return len(p.station.answers(vip)) == asked })
+}
+
+// The counter counts each broadcast of another station once, and nothing else.
+func TestCounterOnTheWire(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, families[0])
+	c := openCounter(t, p.node)
+	own := newStation(p.node, "eth0", vip, etherTypeARP)
+	for range 300 {
+		p.station.send(p.station.request(addr("198.51.100.9")).appendTo(nil))
+		unicast := p.station.request(vip)
+		unicast.dst = p.node.mac("eth0")
+		p.station.send(unicast.appendTo(nil))
+		own.send(own.request(addr("198.51.100.9")).appendTo(nil))
+	}
+	if got := c.count(); got != 300 {
+		t.Errorf("counted %d, want 300", got)
+	}
+	if got := c.count(); got != 0 {
+		t.Errorf("counted %d more", got)
+	}
+	p.node.down("eth0")
+	p.node.up("eth0")
+	p.node.eventually("carrier", func() bool { return p.node.link("eth0").Up })
+	p.station.send(p.station.request(addr("198.51.100.9")).appendTo(nil))
+	if got := c.count(); got != 1 {
+		t.Errorf("counted %d after the link was down, want 1", got)
+	}
+}
+
+func openCounter(t *testing.T, h *host) counter {
+	t.Helper()
+	f, err := bpf.Assemble(hearing(h.mac("eth0")))
+	must(t, err)
+	c, err := h.counter(h.link("eth0"), etherTypeARP, f)
+	must(t, err)
+	t.Cleanup(c.close)
+	return c
 }
