@@ -92,7 +92,8 @@ type Announcer struct {
 
 	knownSince time.Time // when the source first knew everything
 	ready      bool      // there has been a decision
-	draining   bool
+	draining   bool      // this announcer is about to end
+	away       bool      // its Node says that it is to give its addresses away
 	merges     int // how often strangers came
 	last       Pass
 	trouble    string                     // what kept the last pass from succeeding; empty: nothing
@@ -169,10 +170,9 @@ func (a *Announcer) decide(p *Pass) error {
 	s.Returns += a.merges
 	s.Departed = departed(p.Snapshot, s)
 	a.ready = true
+	a.away = plan.Leaving(s)
 	a.publish(s)
-	if a.draining {
-		s.Members = drained(s.Members, s.Node)
-	}
+	s.Members = drained(s.Members, s.Node, a.drains())
 	verdicts := plan.Decide(s)
 	p.Changes = plan.Diff(p.Verdicts, verdicts)
 	p.Snapshot, p.Verdicts = s, verdicts
@@ -222,17 +222,22 @@ func departed(before, now plan.Snapshot) []plan.Member {
 // it knows everything.
 func (a *Announcer) publish(s plan.Snapshot) {
 	a.o.Publish(State{
-		Passive: !a.ready, Draining: a.draining, Standing: s.Self, Config: s.Config.Hash, Links: s.Links,
+		Passive: !a.ready, Draining: a.drains(), Standing: s.Self, Config: s.Config.Hash, Links: s.Links,
 	})
 }
 
-// drained returns members with one of them draining. What a node says of
-// itself takes a moment to come back to it by gossip.
-func drained(members []plan.Member, node string) []plan.Member {
-	members = slices.Clone(members)
-	for i := range members {
-		members[i].Draining = members[i].Draining || members[i].Name == node
+// drains tells whether this announcer wants to get rid of its addresses.
+func (a *Announcer) drains() bool { return a.draining || a.away }
+
+// drained returns members with one of them draining or not. What a node says
+// of itself takes a moment to come back to it by gossip.
+func drained(members []plan.Member, node string, drains bool) []plan.Member {
+	i := slices.IndexFunc(members, func(m plan.Member) bool { return m.Name == node })
+	if i < 0 || members[i].Draining == drains {
+		return members
 	}
+	members = slices.Clone(members)
+	members[i].Draining = drains
 	return members
 }
 

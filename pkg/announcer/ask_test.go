@@ -65,7 +65,7 @@ func TestMinorityDoesNotAskWhenAMemberHandsOver(t *testing.T) {
 		defer r.finish()
 		r.world.change(missing("n4", "n5", "n6", "n7", "n8"))
 		r.kickAndWait()
-		r.world.change(func(s *plan.Snapshot) { s.Members = drained(s.Members, "n2") })
+		r.world.change(func(s *plan.Snapshot) { s.Members = drained(s.Members, "n2", true) })
 		r.kickAndWait()
 		wantAsked(t, r, theirs, false)
 

@@ -45,18 +45,25 @@ func peerMACs(s Snapshot) map[string]string {
 }
 
 // Reporter returns the one node that says in public what becomes of an
-// address: its owner, or without one the live announcer, neither passive nor
-// about to leave, that ranks first for the address. It is empty if there is
-// none.
+// address: its owner, or without one the live announcer that ranks first for
+// the address among those that are neither passive nor about to leave, or, if
+// all of them leave, not passive. It is empty if there is none.
 func Reporter(v Verdict, members []Member) string {
 	if v.Owner != "" {
 		return v.Owner
 	}
-	var live []string
-	for _, m := range members {
-		if !m.Passive && !m.Draining {
+	var staying, live []string
+	for i := range members {
+		switch m := &members[i]; {
+		case m.Passive:
+		case m.Draining:
 			live = append(live, m.Name)
+		default:
+			staying = append(staying, m.Name)
 		}
+	}
+	if len(staying) > 0 {
+		live = staying
 	}
 	first, _ := election.Owner(live, v.Address)
 	return first

@@ -106,4 +106,13 @@ func (n *node) filter(label config.ExcludeLabel, rules int) Reason {
 	return ""
 }
 
+// Leaving tells whether s.Node is to give its addresses away, by what its Node
+// object says. Its announcer then says that it drains: that reaches the others
+// before they have read the same, and all of them at once.
+func Leaving(s Snapshot) bool {
+	return slices.ContainsFunc(s.Nodes, func(n Node) bool {
+		return n.Name == s.Node && (n.Drain || s.Config.ExcludeLabel.Excludes(n.Labels) || slices.ContainsFunc(n.Taints, isAway))
+	})
+}
+
 func isAway(taint string) bool { return slices.Contains(awayTaints[:], taint) }

@@ -71,7 +71,12 @@ type Node struct {
 	Taints             []string // keys
 	Deleting           bool
 	NetworkUnavailable bool
-	Ready              bool // condition Ready is True
+
+	// Drain: somebody wants its announcer to give its addresses away. It alone
+	// reads that, and tells the others that it drains.
+	Drain bool
+
+	Ready bool // condition Ready is True
 }
 
 // Member is a live announcer and what it says of itself. What depends on a

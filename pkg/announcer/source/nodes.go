@@ -10,6 +10,10 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 )
 
+// drainAnnotation asks a Node's announcer to give its addresses away. Changing
+// it is an API change.
+const drainAnnotation = "ccm-baremetal.io/drain"
+
 // node is a Node together with what gossip and links need of it.
 type node struct {
 	plan.Node
@@ -24,6 +28,7 @@ func convertNode(o *corev1.Node) (node, bool) {
 		Labels:   o.Labels,
 		Taints:   taints(o.Spec.Taints),
 		Deleting: o.DeletionTimestamp != nil,
+		Drain:    isTrue(o.Annotations[drainAnnotation]),
 	}}
 	for _, entry := range o.Status.Addresses {
 		address, ok := parseAddr(entry.Address)

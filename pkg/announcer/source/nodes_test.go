@@ -106,3 +106,13 @@ func TestB115GossipAddress(t *testing.T) {
 		})
 	}
 }
+
+func TestDrainAnnotation(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, " True ": true, "1": true, "false": false, "": false, "yes": false} {
+		o := machine("n1", "192.0.2.11")
+		o.Annotations = map[string]string{"ccm-baremetal.io/drain": value}
+		if n, _ := convertNode(o); n.Drain != want {
+			t.Errorf("%q: drain %t, want %t", value, n.Drain, want)
+		}
+	}
+}

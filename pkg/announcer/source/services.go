@@ -40,7 +40,7 @@ func convertService(o *corev1.Service) (service, bool) {
 			Local:     o.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
 		},
 		uid:     string(o.UID),
-		ignored: ignored(o.Annotations),
+		ignored: isTrue(o.Annotations[ignoreAnnotation]),
 	}
 	s.Allocated = confirmed(o.Status.Conditions, s.Addresses)
 	if o.Spec.LoadBalancerClass != nil {
@@ -91,10 +91,10 @@ func confirmed(conditions []metav1.Condition, addresses []netip.Addr) bool {
 	return !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return !named[a] })
 }
 
-// ignored reads the annotation as the CCM does, which also complains about
-// values that are neither true nor false.
-func ignored(annotations map[string]string) bool {
-	yes, err := strconv.ParseBool(strings.TrimSpace(annotations[ignoreAnnotation]))
+// isTrue reads the value of an annotation as the CCM does, which also
+// complains about values that are neither true nor false.
+func isTrue(annotation string) bool {
+	yes, err := strconv.ParseBool(strings.TrimSpace(annotation))
 	return err == nil && yes
 }
 
