@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -14,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
 )
 
 // userAgent tells our requests apart in audit logs. Changing it is an API change.
@@ -71,6 +75,33 @@ func (s eventSink) Update(e *corev1.Event) (*corev1.Event, error) { return s.Cre
 // Patch counts an event that has been written before.
 func (s eventSink) Patch(e *corev1.Event, patch []byte) (*corev1.Event, error) {
 	return s.api.PatchEvent(context.Background(), e, patch)
+}
+
+// fieldManager owns the condition Announced of Services. Changing it is an API
+// change: the old owner would stay.
+const fieldManager = "ccm-baremetal-announcer"
+
+// conditionSink reads and writes the condition Announced of Services.
+type conditionSink struct {
+	api   *source.API
+	world *source.World
+}
+
+func (s conditionSink) observed(service string) status.Condition {
+	c := s.world.Announced(service)
+	return status.Condition{Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message}
+}
+
+func (s conditionSink) write(ctx context.Context, service string, was, want status.Condition) error {
+	patch, err := status.ConditionPatch(s.world.UID(service), was, want, time.Now())
+	if err != nil {
+		return fmt.Errorf("condition of service %s: %w", service, err)
+	}
+	namespace, name, _ := strings.Cut(service, "/")
+	if err := s.api.PatchServiceStatus(ctx, namespace, name, fieldManager, patch); err != nil {
+		return fmt.Errorf("patch the condition Announced of service %s: %w", service, err)
+	}
+	return nil
 }
 
 // bridge makes client-go log to our logger. It reports each of its attempts,

@@ -67,21 +67,28 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	})
 	speaker := l2.New(l2.Options{Log: log, Kick: kick.ring})
 	defer speaker.Close()
+	sink := conditionSink{api, world}
 	events := status.NewEvents(status.EventOptions{
-		Node: o.node, Sink: eventSink{api}, UID: world.UID, Log: log,
+		Node: o.node, Sink: eventSink{api}, UID: world.UID, Observed: sink.observed, Log: log,
+	})
+	conditions := status.NewConditions(status.ConditionOptions{
+		Observed: sink.observed, Write: sink.write, Warn: events.Warn, Log: log,
 	})
 	page := newStatus(parts{o.node, world, gossip, past, speaker, events, log})
 	loop := announcer.New(announcer.Options{
 		Source:   world.With(gossip),
 		Speakers: []announcer.Speaker{speaker},
 		Publish:  gossip.Publish,
-		Observe:  func(p announcer.Pass) { page.Observe(status.Pass(p)) },
-		Log:      log,
+		Observe: func(p announcer.Pass) {
+			page.Observe(status.Pass(p))
+			conditions.Observe(status.Pass(p), speaker.Answering(), conflicts(speaker))
+		},
+		Log: log,
 	})
 	bridge(log)
 	log.Info("starting", "node", o.node, "version", version())
 	return together(ctx, loop, gossip,
-		links.Run, world.Run, follow, gossip.Run, events.Run, past.Run,
+		links.Run, world.Run, follow, gossip.Run, events.Run, conditions.Run, past.Run,
 		func(ctx context.Context) error { return kick.carry(ctx, loop.Kick) },
 		func(ctx context.Context) error { return page.Serve(ctx, public, debug) },
 	)

@@ -47,22 +47,29 @@ func leftOut(world *source.World) map[string]string {
 // layer2 translates what the speaker counts and knows into what is shown.
 func layer2(speaker *l2.Speaker) status.Layer2 {
 	s := speaker.Stats()
-	out := status.Layer2{Frames: map[string]status.Frames{"arp": frames(s.ARP), "ndp": frames(s.NDP)}}
+	out := status.Layer2{
+		Frames: map[string]status.Frames{"arp": frames(s.ARP), "ndp": frames(s.NDP)}, Conflicts: conflicts(speaker),
+	}
 	for _, l := range s.Links {
 		out.Links = append(out.Links, status.Layer2Link{
 			Name: l.Name, Open: l.Open, Errors: l.Errors, Overflow: l.Overflow,
 			Broadcasts: l.Broadcasts, Filtered: l.Filtered, Deaf: l.Deaf,
 		})
 	}
-	for _, c := range speaker.Conflicts() {
-		out.Conflicts = append(out.Conflicts, status.Conflict{
-			Address: c.Address.String(), Link: c.Link, MAC: c.MAC, Node: c.Node,
-			Cause: string(c.Cause), Since: c.Since, Refused: c.Refused,
-		})
-	}
 	for _, h := range speaker.Withheld() {
 		out.Withheld = append(out.Withheld, status.Withheld{
 			Address: h.Address.String(), Link: h.Link, MAC: h.MAC, Node: h.Node, Since: h.Since,
+		})
+	}
+	return out
+}
+
+func conflicts(speaker *l2.Speaker) []status.Conflict {
+	var out []status.Conflict
+	for _, c := range speaker.Conflicts() {
+		out = append(out, status.Conflict{
+			Address: c.Address.String(), Link: c.Link, MAC: c.MAC, Node: c.Node,
+			Cause: string(c.Cause), Since: c.Since, Refused: c.Refused,
 		})
 	}
 	return out

@@ -94,7 +94,7 @@ type Announcer struct {
 	ready      bool      // there has been a decision
 	draining   bool      // this announcer is about to end
 	away       bool      // its Node says that it is to give its addresses away
-	merges     int // how often strangers came
+	merges     int       // how often strangers came
 	last       Pass
 	trouble    string                     // what kept the last pass from succeeding; empty: nothing
 	gained     map[netip.Addr]plan.Change // ours by decision, not yet seen answered

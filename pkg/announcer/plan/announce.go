@@ -10,7 +10,7 @@ import "github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/election"
 // who knows what was before.
 func Announcements(verdicts []Verdict, s Snapshot) []Announcement {
 	var out []Announcement
-	peers, ask := peerMACs(s), s.minority() || s.Isolated
+	peers, ask := peerMACs(s), s.Minority() || s.Isolated
 	for _, v := range verdicts {
 		if v.Owner == "" || len(v.Links) == 0 {
 			continue

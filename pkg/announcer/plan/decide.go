@@ -39,11 +39,14 @@ func decide(s Snapshot, shown int) []Verdict {
 	for i, address := range v.addresses {
 		cases[i] = v.decide(address)
 	}
-	forbidden := s.Config.Membership.Quorum == config.QuorumMajority && s.minority()
+	forbidden := s.Config.Membership.Quorum == config.QuorumMajority && s.Minority()
 	inParallel(len(cases), func(i int) { cases[i].elect(s.Node, shown, forbidden) })
 	verdicts := make([]Verdict, len(cases))
 	for i := range cases {
 		verdicts[i] = cases[i].Verdict
+		if owner := v.index(verdicts[i].Owner); owner >= 0 {
+			verdicts[i].OwnerLinks = v.part(owner, verdicts[i].Address, cases[i].advertisements).names
+		}
 	}
 	return verdicts
 }
@@ -51,7 +54,8 @@ func decide(s Snapshot, shown int) []Verdict {
 // verdict is a Verdict in the making: everything but the election.
 type verdict struct {
 	Verdict
-	part part // this node's, as a candidate
+	part           part  // this node's, as a candidate
+	advertisements []int // those that the demands that decided match
 }
 
 // decide looks at one address and at all Services that hold it.
@@ -74,7 +78,8 @@ func (v *view) decide(address netip.Addr) verdict {
 		overrule(d.Holders, demands, o.decisive)
 		deciding = demands[o.decisive : o.decisive+1]
 	}
-	own := v.ownPart(address, deciding)
+	d.advertisements = advertisementsOf(deciding)
+	own := v.part(v.self, address, d.advertisements)
 	d.part, d.Layer2 = own, own.layer2
 	if !o.field.has(v.node) {
 		own = v.ownPart(address, v.servable(demands))

@@ -324,7 +324,7 @@ func TestDecideAgreesWithTheNaiveRules(t *testing.T) {
 		s := randomSnapshot(t, seed)
 		got := Decide(s)
 		for i := range got {
-			got[i].Links, got[i].Layer2, got[i].outcome = nil, config.Layer2{}, nil
+			got[i].Links, got[i].OwnerLinks, got[i].Layer2, got[i].outcome = nil, nil, config.Layer2{}, nil
 		}
 		if diff := difference(naiveDecide(s), got); diff != "" {
 			t.Fatalf("seed %d (-naive +got):\n%s", seed, diff)

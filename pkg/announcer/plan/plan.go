@@ -134,6 +134,10 @@ type Verdict struct {
 	Owner    string   // the Node that announces it by layer 2; empty: nobody
 	Reason   Reason   // why this node announces it, or does not
 
+	// OwnerLinks are the names of the owner's links for it, sorted; nil as long
+	// as it has told none.
+	OwnerLinks []string
+
 	// Links are this node's links for it, sorted by name. There are none if
 	// this node can serve none of the Services: no link is up (an owner has
 	// those that are down: it is the owner because no candidate has one that is

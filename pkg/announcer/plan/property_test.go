@@ -51,6 +51,10 @@ func TestNodesWithOneViewAgreeOnOneOwner(t *testing.T) {
 				if a.Yield {
 					continue
 				}
+				i := slices.IndexFunc(want, func(v Verdict) bool { return v.Address == a.Address })
+				if !slices.Equal(want[i].OwnerLinks, linkNames(a.Links)) {
+					t.Fatalf("seed %d: %s announces on %v, say others on %v", seed, node, linkNames(a.Links), want[i].OwnerLinks)
+				}
 				if other := announcing[a.Address]; other != "" {
 					t.Fatalf("seed %d: %s and %s both announce %s", seed, other, node, a.Address)
 				}

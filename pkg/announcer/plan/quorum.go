@@ -1,11 +1,11 @@
 package plan
 
-// minority tells whether this node sees half of the announcers or fewer. Those
+// Minority tells whether this node sees half of the announcers or fewer. Those
 // that it sees are the live members; those that it misses have departed
 // without having said so, while their Node is Ready: it may be the gossip alone
 // that does not reach them. An announcer that has never met another misses one on every Ready Node that
 // could have one. Half is too few, because the other half thinks the same.
-func (s Snapshot) minority() bool {
+func (s Snapshot) Minority() bool {
 	seen := len(s.Members)
 	missing := s.missing()
 	return missing > 0 && seen <= missing

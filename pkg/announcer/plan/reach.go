@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/binary"
 	"net/netip"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
@@ -50,6 +51,7 @@ func (v *view) linkFault(node int, address netip.Addr, wishes []config.Layer2) R
 // part is how this node announces addresses of the same subnets.
 type part struct {
 	links  []Link // all up, or all down
+	names  []string
 	layer2 config.Layer2
 }
 
@@ -64,11 +66,15 @@ func (p part) up() []Link {
 // ownPart returns how this node announces an address of which it is a
 // candidate, given the demands that decided.
 func (v *view) ownPart(address netip.Addr, demands []demand) part {
+	return v.part(v.self, address, advertisementsOf(demands))
+}
+
+func advertisementsOf(demands []demand) []int {
 	var advertisements []int
 	for _, d := range demands {
 		advertisements = append(advertisements, d.advertisements...)
 	}
-	return v.part(address, distinctOrdered(advertisements))
+	return distinctOrdered(advertisements)
 }
 
 // servable returns the demands that this node could meet now if packets came
@@ -87,24 +93,28 @@ func (v *view) servable(demands []demand) []demand {
 	return out
 }
 
-func (v *view) part(address netip.Addr, advertisements []int) part {
-	key := string(appendNumbers(v.subnets.appendKey(nil, address), advertisements))
-	if known, ok := v.parts[key]; ok {
+// part returns how a node, by its place, announces an address as some
+// advertisements want it, or has it from another address of the same subnets.
+func (v *view) part(node int, address netip.Addr, advertisements []int) part {
+	key := binary.AppendVarint(nil, int64(node))
+	key = appendNumbers(v.subnets.appendKey(key, address), advertisements)
+	if known, ok := v.parts[string(key)]; ok {
 		return known
 	}
 	var p part
 	var wishes []config.Layer2
-	if v.self >= 0 {
-		wishes = v.wishes(v.self, advertisements)
+	if node >= 0 {
+		wishes = v.wishes(node, advertisements)
 	}
 	if len(wishes) == 0 {
 		wishes = v.allWishes(advertisements)
 	}
 	p.layer2 = merge(wishes)
-	if v.self >= 0 && v.nodes[v.self].told() {
-		p.links = chooseLinks(v.nodes[v.self].member.Links, address, wishes)
+	if node >= 0 && v.nodes[node].told() {
+		p.links = chooseLinks(v.nodes[node].member.Links, address, wishes)
 	}
-	v.parts[key] = p
+	p.names = linkNames(p.links)
+	v.parts[string(key)] = p
 	return p
 }
 

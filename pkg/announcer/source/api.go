@@ -80,6 +80,13 @@ func (a *API) PatchEvent(ctx context.Context, e *corev1.Event, patch []byte) (*c
 	return o, a.core.Patch(types.StrategicMergePatchType).Namespace(e.Namespace).Resource("events").Name(e.Name).Body(patch).Do(ctx).Into(o)
 }
 
+// PatchServiceStatus changes the status of a Service by a strategic merge patch,
+// in the name of a field manager. What the patch does not name stays.
+func (a *API) PatchServiceStatus(ctx context.Context, namespace, name, manager string, patch []byte) error {
+	return a.core.Patch(types.StrategicMergePatchType).Namespace(namespace).Resource("services").Name(name).
+		SubResource("status").Param("fieldManager", manager).Body(patch).Do(ctx).Error()
+}
+
 // kind lists and watches one kind of object, in a namespace if it names one.
 type kind struct {
 	client    rest.Interface

@@ -16,12 +16,22 @@ import (
 // ignoreAnnotation takes a Service out of our hands. Changing it is an API change.
 const ignoreAnnotation = "ccm-baremetal.io/ignore"
 
+// announcedCondition is the announcers' own condition. Changing it is an API
+// change.
+const announcedCondition = "ccm-baremetal.io/Announced"
+
+// Announced is the condition of that name, as it was last read.
+type Announced struct {
+	Status, Reason, Message string
+}
+
 // service is a Service of type LoadBalancer, whoever's it is.
 type service struct {
 	plan.Service        // without its endpoints
 	uid          string // for events about it
 	class        string // empty: names none
 	ignored      bool
+	announced    Announced
 }
 
 // convertService drops Services of other types: they can hold no address of ours.
@@ -41,6 +51,11 @@ func convertService(o *corev1.Service) (service, bool) {
 		},
 		uid:     string(o.UID),
 		ignored: isTrue(o.Annotations[ignoreAnnotation]),
+	}
+	for _, c := range o.Status.Conditions {
+		if c.Type == announcedCondition {
+			s.announced = Announced{string(c.Status), c.Reason, c.Message}
+		}
 	}
 	s.Allocated = confirmed(o.Status.Conditions, s.Addresses)
 	if o.Spec.LoadBalancerClass != nil {

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -244,11 +245,20 @@ func (w *World) LeftOut() map[string]Cause {
 // tell whether a decision could depend on it.
 
 func (w *World) serviceChanged(key string, before, after *service) bool {
-	w.views.outdated[key] = true
+	if before == nil || after == nil || !sameDecision(*before, *after) {
+		w.views.outdated[key] = true
+	}
 	if after == nil {
 		delete(w.views.endpoints, key)
 	}
 	return w.concerns(before) || w.concerns(after)
+}
+
+// sameDecision tells whether two states of a Service are the same but for the
+// condition that the announcers write themselves.
+func sameDecision(a, b service) bool {
+	a.announced, b.announced = Announced{}, Announced{}
+	return reflect.DeepEqual(a, b)
 }
 
 func (w *World) concerns(s *service) bool {

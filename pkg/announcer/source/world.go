@@ -227,3 +227,11 @@ func (w *World) UID(service string) string {
 	defer w.mu.Unlock()
 	return w.services.rows[service].uid
 }
+
+// Announced returns the condition of that name of a Service by its
+// namespace/name, nothing if it has none.
+func (w *World) Announced(service string) Announced {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.services.rows[service].announced
+}

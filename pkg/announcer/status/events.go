@@ -33,33 +33,57 @@ type EventOptions struct {
 	Sink record.EventSink            // writes them; may take as long as it likes
 	UID  func(service string) string // of a Service by namespace/name; empty: unknown
 	Log  *slog.Logger
+
+	// Observed returns the condition Announced of a Service. What it says
+	// already is no news, as after a restart.
+	Observed func(service string) Condition
 }
 
 // Events tells the Services of an address when this node has begun to announce
-// it: only the newest of each address, in its own time.
+// it, and each Service of what is wrong: only the newest, in its own time.
 type Events struct {
 	o    EventOptions
 	wake chan struct{}
 
-	mu      sync.Mutex
-	pending map[netip.Addr]Note
+	mu       sync.Mutex
+	pending  map[netip.Addr]Note
+	warnings map[string]warning // by Service
 }
+
+// warning is what is wrong with a Service.
+type warning struct{ reason, message string }
 
 // NewEvents returns Events that are written once Run runs.
 func NewEvents(o EventOptions) *Events {
-	return &Events{o: o, wake: make(chan struct{}, 1), pending: map[netip.Addr]Note{}}
+	return &Events{o: o, wake: make(chan struct{}, 1), pending: map[netip.Addr]Note{}, warnings: map[string]warning{}}
 }
 
 // Note takes a change. It does not block. What was to be told of an address
 // that is lost again is forgotten: its new owner tells.
 func (e *Events) Note(n Note) {
+	told := func(service string) bool {
+		return slices.Contains(strings.Split(e.o.Observed(service).Message, "; "), n.place())
+	}
+	n.Services = slices.DeleteFunc(slices.Clone(n.Services), told)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if n.To != e.o.Node {
+	if n.To != e.o.Node || len(n.Services) == 0 {
 		delete(e.pending, n.Address)
 		return
 	}
 	e.pending[n.Address] = n
+	e.ring()
+}
+
+// Warn says what is wrong with a Service, by namespace/name. It does not block.
+func (e *Events) Warn(service, reason, message string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.warnings[service] = warning{reason, message}
+	e.ring()
+}
+
+func (e *Events) ring() {
 	select {
 	case e.wake <- struct{}{}:
 	default:
@@ -73,23 +97,46 @@ func (e *Events) Run(ctx context.Context) error {
 	broadcaster.StartRecordingToSink(&reportingSink{EventSink: e.o.Sink, log: e.o.Log})
 	recorder := broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: "announcer", Host: e.o.Node})
 	limiter := rate.NewLimiter(eventsPerSecond, eventsBurst)
-	for {
-		note, ok := e.next()
-		if !ok {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-e.wake:
-				continue
-			}
+	write := func(service, kind, reason, text string) bool {
+		if limiter.Wait(ctx) != nil {
+			return false
 		}
-		for _, service := range note.Services {
-			if limiter.Wait(ctx) != nil {
-				return nil
+		recorder.Event(e.reference(service), kind, reason, text)
+		return true
+	}
+	for ctx.Err() == nil {
+		if service, w, ok := e.nextWarning(); ok {
+			write(service, corev1.EventTypeWarning, w.reason, w.message)
+			continue
+		}
+		if note, ok := e.next(); ok {
+			for _, service := range note.Services {
+				if !write(service, corev1.EventTypeNormal, Announcing, note.text()) {
+					break
+				}
 			}
-			recorder.Event(e.reference(service), corev1.EventTypeNormal, Announcing, note.text())
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-e.wake:
 		}
 	}
+	return nil
+}
+
+// nextWarning takes the warning of the first Service by name.
+func (e *Events) nextWarning() (service string, w warning, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for name := range e.warnings {
+		if !ok || name < service {
+			service, ok = name, true
+		}
+	}
+	w = e.warnings[service]
+	delete(e.warnings, service)
+	return service, w, ok
 }
 
 // next takes the pending note with the lowest address.
@@ -114,9 +161,14 @@ func (e *Events) reference(service string) *corev1.ObjectReference {
 	}
 }
 
+// place says the same as the condition does.
+func (n Note) place() string {
+	return fmt.Sprintf("announcing %s from %s", n.Address, strings.Join(slices.Concat([]string{n.To}, n.Links), ", "))
+}
+
 // text says the same as the log does.
 func (n Note) text() string {
-	text := fmt.Sprintf("announcing %s from %s", n.Address, strings.Join(slices.Concat([]string{n.To}, n.Links), ", "))
+	text := n.place()
 	switch {
 	case n.From != "":
 		text += fmt.Sprintf(" (was %s: %s)", n.From, n.Cause)

@@ -63,7 +63,7 @@ func (s *sink) String() string {
 func withEvents(t *testing.T, early []Note, test func(t *testing.T, e *Events, s *sink, log *bytes.Buffer)) {
 	synctest.Test(t, func(t *testing.T) {
 		s, log := &sink{}, &bytes.Buffer{}
-		e := NewEvents(EventOptions{Node: "n1", Sink: s, UID: func(service string) string { return "uid-of-" + service }, Log: slog.New(slog.NewTextHandler(log, nil))})
+		e := NewEvents(EventOptions{Node: "n1", Sink: s, UID: func(service string) string { return "uid-of-" + service }, Observed: observed, Log: slog.New(slog.NewTextHandler(log, nil))})
 		for _, n := range early {
 			e.Note(n)
 		}
@@ -74,6 +74,41 @@ func withEvents(t *testing.T, early []Note, test func(t *testing.T, e *Events, s
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// observed knows of one Service that its condition says all there is to say.
+func observed(service string) Condition {
+	if service != "web/told" {
+		return Condition{}
+	}
+	return Condition{"True", "Layer2", "announcing 192.0.2.10 from n1, eth0; announcing 2001:db8::10 from n2, eth0"}
+}
+
+func TestEventOnlyOfWhatTheConditionDoesNotSay(t *testing.T) {
+	withEvents(t, nil, func(t *testing.T, e *Events, s *sink, _ *bytes.Buffer) {
+		e.Note(note("n1", 10, "web/told", "web/untold"))
+		e.Note(note("n1", 11, "web/told"))
+		time.Sleep(time.Second)
+		want := "Service web/untold uid-of-web/untold Announcing announcer@n1: announcing 192.0.2.10 from n1, eth0 (was n9: NoAnnouncer)\n" +
+			"Service web/told uid-of-web/told Announcing announcer@n1: announcing 192.0.2.11 from n1, eth0 (was n9: NoAnnouncer)"
+		if got := s.String(); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	})
+}
+
+func TestWarningIsWrittenOnceWithItsLastText(t *testing.T) {
+	withEvents(t, nil, func(t *testing.T, e *Events, s *sink, _ *bytes.Buffer) {
+		e.Warn("web/b", "NoEndpoints", "not announcing 192.0.2.10: no usable endpoint")
+		e.Warn("web/a", "NoEligibleNode", "older")
+		e.Warn("web/a", "NoEligibleNode", "newer")
+		time.Sleep(time.Second)
+		want := "Service web/a uid-of-web/a NoEligibleNode announcer@n1: newer\n" +
+			"Service web/b uid-of-web/b NoEndpoints announcer@n1: not announcing 192.0.2.10: no usable endpoint"
+		if got := s.String(); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	})
 }

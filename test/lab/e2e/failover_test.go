@@ -412,9 +412,10 @@ func TestB084RequestsAreAnsweredForEver(t *testing.T) {
 	}
 }
 
-// The announcer's account can read, and create events: nothing of a Service.
+// The announcer's account has no right to Services but to patch their status,
+// of which TestAnnouncersAccountCanChangeOneConditionOnly says more.
 func TestAnnouncerCannotWriteServices(t *testing.T) {
-	out, err := cluster.Kubectl(bounded(t), "auth", "can-i", "patch", "services/status", "--as", "system:serviceaccount:kube-system:announcer")
+	out, err := cluster.Kubectl(bounded(t), "auth", "can-i", "patch", "services", "--as", "system:serviceaccount:kube-system:announcer")
 	if err == nil || !strings.Contains(out, "no") {
 		t.Errorf("kubectl auth can-i says %q", out)
 	}

@@ -164,7 +164,15 @@ func sameHoldings(t *testing.T, before, after map[string]string) {
 // nothingIsWrittenAtRest looks at a world that does not change: neither
 // program may write anything but the leader's Lease.
 func nothingIsWrittenAtRest(t *testing.T) {
-	time.Sleep(5 * time.Second) // what the test before has caused is written
+	eventually(t, "what the test before has caused to be written", func(context.Context) error {
+		mark := time.Now()
+		time.Sleep(5 * time.Second)
+		log, err := cluster.Audit(mark)
+		if w := log.User(product.Namespace + "/" + product.Announcer).Writes(); len(w) > 0 {
+			return fmt.Errorf("announcers still write:\n%s", w)
+		}
+		return err
+	})
 	mark := time.Now()
 	time.Sleep(time.Duration(times(20, 300)) * time.Second)
 	log, err := cluster.Audit(mark)

@@ -1,0 +1,273 @@
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+)
+
+// ConditionAnnounced is the type of the condition that says what becomes of a
+// Service's addresses. Changing it is an API change.
+const ConditionAnnounced = "ccm-baremetal.io/Announced"
+
+// Reasons of the condition, besides the plan's reasons for an address that
+// nobody announces. Changing one is an API change.
+const (
+	AnnouncedByLayer2 = "Layer2"          // True: all addresses are announced
+	PartlyAnnounced   = "PartlyAnnounced" // False: some are
+	AddressConflict   = "AddressConflict" // False: a foreign station claims one
+)
+
+// Condition is a condition without its time.
+type Condition struct {
+	Status  metav1.ConditionStatus
+	Reason  string
+	Message string
+}
+
+// facts are what conditions are made of besides the plan: what the speakers of
+// this node really do.
+type facts struct {
+	plan      Pass
+	verdicts  map[netip.Addr]*plan.Verdict
+	answering map[netip.Addr]plan.Announcement
+	conflicts map[netip.Addr]Conflict
+}
+
+func newFacts(p Pass, answering []plan.Announcement, conflicts []Conflict) facts {
+	f := facts{
+		plan: p, verdicts: make(map[netip.Addr]*plan.Verdict, len(p.Verdicts)),
+		answering: make(map[netip.Addr]plan.Announcement, len(answering)), conflicts: map[netip.Addr]Conflict{},
+	}
+	for i := range p.Verdicts {
+		f.verdicts[p.Verdicts[i].Address] = &p.Verdicts[i]
+	}
+	for _, a := range answering {
+		f.answering[a.Address] = a
+	}
+	for _, c := range conflicts {
+		if address, err := netip.ParseAddr(c.Address); err == nil {
+			f.conflicts[address] = c
+		}
+	}
+	return f
+}
+
+// fate is what becomes of one address.
+type fate struct {
+	announced bool
+	reason    string // if it is not
+	text      string
+}
+
+// condition returns what to say about a Service that has another condition,
+// and whether this node is the one to say it and knows. There is one writer per
+// Service: the owner of its first address, or without one the node that
+// plan.Reporter names. In a minority only what is answered is known: the others
+// may announce the rest.
+func (f facts) condition(svc *plan.Service, observed Condition) (Condition, bool) {
+	if svc.Deleting {
+		return Condition{}, false
+	}
+	if len(svc.Addresses) == 0 {
+		return f.withoutAddress(observed)
+	}
+	if !f.speaks(*f.verdicts[svc.Addresses[0]]) {
+		return Condition{}, false
+	}
+	var fates []fate
+	for i, address := range svc.Addresses {
+		if slices.Contains(svc.Addresses[:i], address) {
+			continue
+		}
+		fate, known := f.fate(f.verdicts[address], svc)
+		if !known {
+			return Condition{}, false
+		}
+		fates = append(fates, fate)
+	}
+	c := summary(fates)
+	return c, c.Status == metav1.ConditionTrue || !f.plan.Snapshot.Minority()
+}
+
+// speaks tells whether this node speaks for the Services of an address.
+func (f facts) speaks(v plan.Verdict) bool {
+	return plan.Reporter(v, f.plan.Snapshot.Members) == f.plan.Snapshot.Node
+}
+
+// withoutAddress takes back what a condition says of an address that a Service
+// once had. Of one that never had any, ccm-baremetal says enough.
+func (f facts) withoutAddress(observed Condition) (Condition, bool) {
+	nobodys := plan.Verdict{Address: netip.IPv4Unspecified()}
+	if observed == (Condition{}) || !f.speaks(nobodys) {
+		return Condition{}, false
+	}
+	return Condition{metav1.ConditionFalse, string(plan.NotAllocated), "it has no address"}, true
+}
+
+// summary makes one condition of what becomes of each address.
+func summary(fates []fate) Condition {
+	c := Condition{Status: metav1.ConditionTrue, Reason: AnnouncedByLayer2}
+	var texts []string
+	announced := 0
+	for _, fate := range fates {
+		texts = append(texts, fate.text)
+		if fate.announced {
+			announced++
+			continue
+		}
+		if c.Status == metav1.ConditionTrue {
+			c.Status, c.Reason = metav1.ConditionFalse, fate.reason
+		}
+	}
+	if announced > 0 && announced < len(fates) {
+		c.Reason = PartlyAnnounced
+	}
+	c.Message = strings.Join(texts, "; ")
+	return c
+}
+
+// fate returns what becomes of an address of a Service, and whether that is
+// known. What is not answered yet by its owner, this node, is not; nor is
+// what only a majority could know.
+func (f facts) fate(v *plan.Verdict, svc *plan.Service) (fate, bool) {
+	if own := holderReason(v, svc); own != plan.Honoured && own != plan.Overruled {
+		return silent(own, fmt.Sprintf("not announcing %s: %s", v.Address, explained(own))), true
+	}
+	switch v.Owner {
+	case "":
+		return f.nobody(v)
+	case f.plan.Snapshot.Node:
+		return f.own(v)
+	}
+	if v.Behind[v.Owner] == plan.LinkDown {
+		return linkDown(v), true
+	}
+	return announced(v), true
+}
+
+// holderReason says what a Service has to say about its address.
+func holderReason(v *plan.Verdict, svc *plan.Service) plan.Reason {
+	for _, h := range v.Holders {
+		if h.Service == svc.Namespace+"/"+svc.Name {
+			return h.Reason
+		}
+	}
+	return plan.Honoured
+}
+
+// own is fate for an address that this node owns.
+func (f facts) own(v *plan.Verdict) (fate, bool) {
+	if c, contested := f.conflicts[v.Address]; contested {
+		return silent(AddressConflict, contest(v, c)), true
+	}
+	if a, answers := f.answering[v.Address]; answers && !a.Yield {
+		return announced(v), true
+	}
+	if v.Behind[v.Owner] == plan.LinkDown {
+		return linkDown(v), true
+	}
+	return fate{}, false
+}
+
+func contest(v *plan.Verdict, c Conflict) string {
+	whose := "a foreign station"
+	if c.Node != "" {
+		whose = "the kernel of node " + c.Node
+	}
+	return fmt.Sprintf("%s of %s: %s, %s, claims it on %s", v.Address, v.Owner, whose, c.MAC, c.Link)
+}
+
+func announced(v *plan.Verdict) fate {
+	return fate{announced: true, text: "announcing " + place(v)}
+}
+
+func linkDown(v *plan.Verdict) fate {
+	return silent(plan.NoInterface, fmt.Sprintf("not announcing %s: no candidate's link is up", place(v)))
+}
+
+// place says which address is announced from where.
+func place(v *plan.Verdict) string {
+	return fmt.Sprintf("%s from %s", v.Address, strings.Join(slices.Concat([]string{v.Owner}, v.OwnerLinks), ", "))
+}
+
+// nobody is fate for an address without an owner. Who is in a minority does
+// not know what the others do.
+func (f facts) nobody(v *plan.Verdict) (fate, bool) {
+	if v.Reason == plan.NoQuorum {
+		return fate{}, false
+	}
+	reason := v.Reason
+	if len(v.LeftOut) > 0 && v.LeftOut[plan.NoInterface] == total(v.LeftOut) {
+		reason = plan.NoInterface
+	}
+	text := fmt.Sprintf("not announcing %s: %s", v.Address, explained(reason))
+	if counts := tally(v.LeftOut); counts != "" {
+		text += ": " + counts
+	}
+	return silent(reason, text), true
+}
+
+func silent(reason plan.Reason, text string) fate { return fate{reason: string(reason), text: text} }
+
+// tally says how many nodes were left out for which reason.
+func tally(leftOut map[plan.Reason]int) string {
+	var counts []string
+	for _, reason := range slices.Sorted(maps.Keys(leftOut)) {
+		counts = append(counts, fmt.Sprintf("%d %s", leftOut[reason], reason))
+	}
+	return strings.Join(counts, ", ")
+}
+
+func total(counts map[plan.Reason]int) int {
+	sum := 0
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
+// explained says what a reason for silence means.
+func explained(r plan.Reason) string {
+	switch r {
+	case plan.NoEndpoints:
+		return "no usable endpoint"
+	case plan.NoAdvertisement:
+		return "no advertisement selects its pool and this Service"
+	case plan.NoEligibleNode:
+		return "no node can"
+	case plan.NoInterface:
+		return "no node has a usable link for it"
+	case plan.NotAllocated:
+		return "ccm-baremetal has not confirmed it"
+	case plan.NodeAddress:
+		return "it is an address of a Node or of the API server"
+	case plan.SpecialPurpose:
+		return "such an address is never announced"
+	}
+	return string(r)
+}
+
+// ConditionPatch returns the strategic merge patch of a Service's status that
+// makes the condition want out of was, and of nothing else. It is refused if
+// the Service is another one by now than that with the UID.
+func ConditionPatch(uid string, was, want Condition, now time.Time) ([]byte, error) {
+	condition := map[string]string{
+		"type": ConditionAnnounced, "status": string(want.Status), "reason": want.Reason, "message": want.Message,
+	}
+	if was.Status != want.Status {
+		condition["lastTransitionTime"] = now.UTC().Format(time.RFC3339)
+	}
+	return json.Marshal(map[string]any{
+		"metadata": map[string]string{"uid": uid},
+		"status":   map[string]any{"conditions": []any{condition}},
+	})
+}

@@ -1,0 +1,267 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+)
+
+// How conditions are paced. After a start many addresses have another owner
+// for a moment. What is not announced may only be late.
+const (
+	conditionsPerSecond = 2
+	conditionsBurst     = 20
+	quietAtStart        = 5 * time.Second
+	sureAfter           = 3 * time.Second
+
+	// rewriteFirst is when a condition is written again that somebody else has
+	// changed; each time it takes twice as long, up to rewriteLast.
+	rewriteFirst = 10 * time.Second
+	rewriteLast  = 10 * time.Minute
+
+	conditionRetry = 5 * time.Second
+	writeWithin    = 10 * time.Second
+)
+
+// ConditionOptions are what Conditions need. All fields are required.
+type ConditionOptions struct {
+	// Observed returns the condition that a Service has, by namespace/name, as
+	// far as is known here; the zero Condition if it has none.
+	Observed func(service string) Condition
+
+	// Write writes the condition of a Service, given the one that it had.
+	Write func(ctx context.Context, service string, was, want Condition) error
+
+	// Warn tells of an address that is not announced as it should be, once it
+	// has been written. It must not block.
+	Warn func(service, reason, message string)
+
+	Log *slog.Logger
+}
+
+// Conditions keep the condition Announced of those Services that this node
+// speaks for: only changes, only the last state, and each in its time.
+type Conditions struct {
+	o    ConditionOptions
+	wake chan struct{}
+
+	mu      sync.Mutex
+	born    time.Time                // of the first pass
+	pending map[string]pendingChange // by Service
+	written map[string]writtenChange // what was written last, by Service
+}
+
+// pendingChange is a condition that a Service does not have yet.
+type pendingChange struct {
+	want  Condition
+	since time.Time // when its status was first wanted
+}
+
+// writtenChange is the last write of a Service's condition.
+type writtenChange struct {
+	Condition
+	at    time.Time
+	again int // how often the same had to be written again
+}
+
+// NewConditions returns Conditions that are written once Run runs.
+func NewConditions(o ConditionOptions) *Conditions {
+	return &Conditions{
+		o: o, wake: make(chan struct{}, 1), pending: map[string]pendingChange{}, written: map[string]writtenChange{},
+	}
+}
+
+// Observe takes the outcome of a pass, and what the speakers do after it. It
+// does not block.
+func (c *Conditions) Observe(p Pass, answering []plan.Announcement, conflicts []Conflict) {
+	if !p.known() || p.Err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if c.born.IsZero() {
+		c.born = now
+	}
+	before := c.pending
+	c.pending = map[string]pendingChange{}
+	ours := map[string]writtenChange{}
+	f := newFacts(p, answering, conflicts)
+	for i := range p.Snapshot.Services {
+		svc := &p.Snapshot.Services[i]
+		key := svc.Namespace + "/" + svc.Name
+		observed := c.o.Observed(key)
+		want, known := f.condition(svc, observed)
+		if !known {
+			continue
+		}
+		if w, ok := c.written[key]; ok {
+			ours[key] = w
+		}
+		if observed == want {
+			continue
+		}
+		since := now
+		if was, waits := before[key]; waits && was.want.Status == want.Status {
+			since = was.since
+		}
+		c.pending[key] = pendingChange{want, since}
+	}
+	c.written = ours
+	c.ring()
+}
+
+func (c *Conditions) ring() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run writes conditions until ctx ends.
+func (c *Conditions) Run(ctx context.Context) error {
+	limiter := rate.NewLimiter(conditionsPerSecond, conditionsBurst)
+	down := false
+	for {
+		key, due, any := c.next()
+		wait := time.Until(due)
+		switch {
+		case !any:
+			wait = time.Hour
+		case wait <= 0:
+			if limiter.Wait(ctx) != nil {
+				return nil
+			}
+			err := c.write(ctx, key)
+			c.tell(err, down)
+			if down = err != nil; !down {
+				continue
+			}
+			wait = conditionRetry
+		}
+		if down {
+			wait = max(wait, conditionRetry)
+		}
+		if !c.sleep(ctx, wait, down) {
+			return nil
+		}
+	}
+}
+
+// sleep waits, until there is news unless writing does not work, and tells
+// whether to go on.
+func (c *Conditions) sleep(ctx context.Context, wait time.Duration, deaf bool) bool {
+	wake := c.wake
+	if deaf {
+		wake = nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-wake:
+	case <-timer.C:
+	}
+	return true
+}
+
+// next returns the Service whose condition is to be written first, and when.
+func (c *Conditions) next() (key string, due time.Time, any bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, p := range c.pending {
+		at := c.due(k, p)
+		if order := at.Compare(due); !any || order < 0 || order == 0 && cmp.Less(k, key) {
+			key, due, any = k, at, true
+		}
+	}
+	return key, due, any
+}
+
+// due returns when a condition may be written.
+func (c *Conditions) due(key string, p pendingChange) time.Time {
+	at := c.born.Add(quietAtStart)
+	if p.want.Status != metav1.ConditionTrue {
+		at = later(at, p.since.Add(sureAfter))
+	}
+	if w, ok := c.written[key]; ok && w.Condition == p.want {
+		at = later(at, w.at.Add(min(rewriteFirst<<min(w.again, 10), rewriteLast)))
+	}
+	return at
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// write writes what is pending for a Service, if it still is.
+func (c *Conditions) write(ctx context.Context, key string) error {
+	c.mu.Lock()
+	p, ok := c.pending[key]
+	c.mu.Unlock()
+	was := c.o.Observed(key)
+	if !ok || was == p.want {
+		c.forget(key, p)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeWithin)
+	defer cancel()
+	if err := c.o.Write(ctx, key, was, p.want); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	c.note(key, p)
+	if p.want.Status == metav1.ConditionFalse && (was.Status != p.want.Status || was.Reason != p.want.Reason) {
+		c.o.Warn(key, p.want.Reason, p.want.Message)
+	}
+	return nil
+}
+
+// forget takes back what was pending, unless something else is by now.
+func (c *Conditions) forget(key string, p pendingChange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pending[key].want == p.want {
+		delete(c.pending, key)
+	}
+}
+
+// note remembers a write. If the same had been written before, somebody else
+// has changed it since.
+func (c *Conditions) note(key string, p pendingChange) {
+	c.forget(key, p)
+	c.mu.Lock()
+	w := c.written[key]
+	again := 0
+	if w.Condition == p.want {
+		again = w.again + 1
+	}
+	c.written[key] = writtenChange{p.want, time.Now(), again}
+	c.mu.Unlock()
+	if again == 1 {
+		c.o.Log.Warn("somebody else changes the condition Announced, will write it ever more rarely", "service", key)
+	}
+}
+
+// tell logs when conditions cannot be written any more, and when they can again.
+func (c *Conditions) tell(err error, down bool) {
+	switch {
+	case errors.Is(err, context.Canceled):
+	case err != nil && !down:
+		c.o.Log.Warn("cannot write conditions, will retry", "err", err)
+	case err == nil && down:
+		c.o.Log.Info("can write conditions again")
+	}
+}
