@@ -12,6 +12,7 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // explanation is what is to say about one address. The names in it are those
@@ -19,7 +20,9 @@ import (
 type explanation struct {
 	Address        netip.Addr  `json:"address"`
 	Services       []string    `json:"services"`
-	Owner          string      `json:"owner"`  // empty: nobody
+	Endpoints      []endpoints `json:"endpoints"` // of each of them
+	Owner          string      `json:"owner"`     // empty: nobody
+	OwnerLinks     []string    `json:"ownerLinks"`
 	Reason         plan.Reason `json:"reason"` // of the node that was asked
 	Advertisements []string    `json:"advertisements"`
 	Candidates     []candidate `json:"candidates"` // best first
@@ -32,7 +35,17 @@ type explanation struct {
 
 type candidate struct {
 	Node string      `json:"node"`
-	Tier plan.Reason `json:"tier"` // Normal, or why it stands behind others
+	Tier plan.Reason `json:"tier"`           // Normal, or why it stands behind others
+	Note string      `json:"note,omitempty"` // what its Node object says about that
+}
+
+// endpoints says on which nodes a Service has endpoints.
+type endpoints struct {
+	Service     string   `json:"service"`
+	Policy      string   `json:"policy"` // externalTrafficPolicy
+	Ready       []string `json:"ready"`
+	Terminating []string `json:"terminating"` // still serving
+	Nodeless    bool     `json:"nodeless"`    // some name no node
 }
 
 // normal is the tier of a candidate that nothing is to be said against.
@@ -41,6 +54,7 @@ const normal plan.Reason = "Normal"
 type exclusion struct {
 	Node   string      `json:"node"`
 	Reason plan.Reason `json:"reason"`
+	Note   string      `json:"note,omitempty"` // what its Node object says about that
 }
 
 type holder struct {
@@ -99,7 +113,7 @@ func explain(p status.Plan, what string) (answer, error) {
 		if !ok {
 			return answer{}, fmt.Errorf("no Service of ours holds %s", address)
 		}
-		e := newExplanation(v)
+		e := newExplanation(s, v)
 		e.Advertisements = advertisements(s, v)
 		e.addAnswering(p.Answering)
 		out.Addresses = append(out.Addresses, e)
@@ -130,17 +144,18 @@ func asked(s plan.Snapshot, what string) ([]netip.Addr, error) {
 		"names another loadBalancerClass than the configuration, or is ignored by annotation", what)
 }
 
-func newExplanation(v plan.Verdict) explanation {
+func newExplanation(s plan.Snapshot, v plan.Verdict) explanation {
 	e := explanation{
-		Address: v.Address, Services: v.Services, Owner: v.Owner, Reason: v.Reason,
+		Address: v.Address, Services: v.Services, Endpoints: endpointsOf(s, v),
+		Owner: v.Owner, OwnerLinks: append([]string{}, v.OwnerLinks...), Reason: v.Reason,
 		Advertisements: []string{}, Candidates: []candidate{},
 		Excluded: []exclusion{}, Overruled: []holder{}, Links: names(v.Links), Answering: []string{},
 	}
 	for _, name := range v.Candidates {
-		e.Candidates = append(e.Candidates, candidate{name, cmp.Or(v.Behind[name], normal)})
+		e.Candidates = append(e.Candidates, candidate{name, cmp.Or(v.Behind[name], normal), note(s, name, v.Behind[name])})
 	}
 	for _, x := range v.Excluded {
-		e.Excluded = append(e.Excluded, exclusion(x))
+		e.Excluded = append(e.Excluded, exclusion{x.Node, x.Reason, note(s, x.Node, x.Reason)})
 	}
 	for _, h := range v.Holders {
 		if h.Reason != plan.Honoured && h.Reason != v.Reason {
@@ -148,6 +163,51 @@ func newExplanation(v plan.Verdict) explanation {
 		}
 	}
 	return e
+}
+
+// endpointsOf returns where the Services of an address have endpoints.
+func endpointsOf(s plan.Snapshot, v plan.Verdict) []endpoints {
+	out := []endpoints{}
+	for _, svc := range s.Services {
+		if !slices.Contains(v.Services, svc.Namespace+"/"+svc.Name) {
+			continue
+		}
+		e := endpoints{
+			Service: svc.Namespace + "/" + svc.Name, Policy: "Cluster", Nodeless: svc.Endpoints.Nodeless,
+			Ready: append([]string{}, svc.Endpoints.Ready...), Terminating: append([]string{}, svc.Endpoints.Terminating...),
+		}
+		if svc.Local {
+			e.Policy = "Local"
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// note says what a Node object says that led to a reason; empty if nothing.
+func note(s plan.Snapshot, name string, reason plan.Reason) string {
+	i := slices.IndexFunc(s.Nodes, func(n plan.Node) bool { return n.Name == name })
+	if i < 0 || reason != plan.Draining && reason != plan.ExcludeLabel && reason != plan.Tainted {
+		return ""
+	}
+	n := s.Nodes[i]
+	var facts []string
+	if n.Drain {
+		facts = append(facts, "annotation ccm-baremetal.io/drain is true")
+	}
+	if value, present := n.Labels[config.LabelExclude]; present && s.Config.ExcludeLabel.Excludes(n.Labels) {
+		text := "label " + config.LabelExclude + " is present and empty"
+		if value != "" {
+			text = "label " + config.LabelExclude + " is " + value
+		}
+		facts = append(facts, text)
+	}
+	for _, taint := range n.Taints {
+		if plan.IsAway(taint) {
+			facts = append(facts, "taint "+taint)
+		}
+	}
+	return strings.Join(facts, ", ")
 }
 
 // addAnswering notes what the speakers really do about the address.
@@ -205,19 +265,22 @@ func (e explanation) print(w io.Writer, node string) {
 	if e.Owner == "" {
 		line(w, "announced by", "nobody: "+because(e.Reason))
 	} else {
-		line(w, "announced by", e.Owner)
+		line(w, "announced by", strings.Join(append([]string{e.Owner}, e.OwnerLinks...), ", "))
 		line(w, "here, on "+node, e.here())
+	}
+	for i, p := range e.Endpoints {
+		line(w, title(i, "endpoints"), p.String())
 	}
 	line(w, "selected by", orNone(e.Advertisements, "no advertisement"))
 	for i, c := range e.Candidates {
 		text := fmt.Sprintf("%d. %s", i+1, c.Node)
 		if c.Tier != normal {
-			text += ": " + because(c.Tier)
+			text += ": " + becauseOf(c.Tier, c.Note)
 		}
 		line(w, title(i, "candidates"), text)
 	}
 	for i, x := range e.Excluded {
-		line(w, title(i, "left out"), x.Node+": "+because(x.Reason))
+		line(w, title(i, "left out"), x.Node+": "+becauseOf(x.Reason, x.Note))
 	}
 	for i, h := range e.Overruled {
 		line(w, title(i, "no say"), h.Service+": "+because(h.Reason))
@@ -256,9 +319,28 @@ func orNone(list []string, none string) string {
 }
 
 // because says a reason and what it means.
-func because(r plan.Reason) string {
-	if text := meaning(r); text != "" {
-		return fmt.Sprintf("%s (%s)", r, text)
+func because(r plan.Reason) string { return becauseOf(r, "") }
+
+// becauseOf says a reason, what it means, and what led to it.
+func becauseOf(r plan.Reason, note string) string {
+	text := r.Meaning()
+	if note != "" {
+		text += ": " + note
 	}
-	return string(r)
+	if text == "" {
+		return string(r)
+	}
+	return fmt.Sprintf("%s (%s)", r, text)
+}
+
+// String says where the endpoints are, for people.
+func (e endpoints) String() string {
+	text := fmt.Sprintf("%s, policy %s: ready on %s", e.Service, e.Policy, orNone(e.Ready, "no node"))
+	if len(e.Terminating) > 0 {
+		text += ", terminating on " + strings.Join(e.Terminating, ", ")
+	}
+	if e.Nodeless {
+		text += ", some on no node"
+	}
+	return text
 }

@@ -5,15 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +47,9 @@ func page(t *testing.T) status.Plan {
 		if name != "n3" {
 			labels["edge"] = "true"
 		}
+		if name == "n4" {
+			labels[config.LabelExclude] = "" // as kubeadm does it
+		}
 		s.Nodes = append(s.Nodes, plan.Node{Name: name, Labels: labels})
 		if name == "n5" {
 			continue
@@ -59,7 +58,7 @@ func page(t *testing.T) status.Plan {
 			Name: "eth0", Index: 2, MAC: "02:00:00:00:00:0" + name[1:], Up: name != "n2", NodeIP: true, Default: true,
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 		}}
-		s.Members = append(s.Members, plan.Member{Name: name, Rules: 2, Draining: name == "n4", Links: links})
+		s.Members = append(s.Members, plan.Member{Name: name, Rules: 2, Draining: name == "n4", Config: c.Hash, Links: links})
 	}
 	s.Links = s.Members[0].Links
 	add := func(name string, change func(*plan.Service), addresses ...string) {
@@ -114,6 +113,9 @@ func TestExplain(t *testing.T) {
 		"explain-service.json": {"explain", "web/shop", "-o", "json"},
 		"members.txt":          {"members"},
 		"members.json":         {"members", "-o", "json"},
+		"simulate.txt":         {"simulate", "--lose", "n1", "--drain", "n3"},
+		"simulate.json":        {"simulate", "--lose", "n1", "-o", "json"},
+		"simulate-nothing.txt": {"simulate", "--lose", "n4"},
 	}
 	for file, args := range tests {
 		t.Run(file, func(t *testing.T) {
@@ -137,6 +139,25 @@ func TestExplainHandOverAndSilence(t *testing.T) {
 	out, err = ask(t, p, "explain", "192.0.2.101")
 	if want := "NOT answering"; err != nil || !strings.Contains(out, want) {
 		t.Errorf("%v, without %q:\n%s", err, want, out)
+	}
+}
+
+func TestSimulateAnotherConfiguration(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "new.yaml")
+	text := strings.Replace(document, `nodeSelector: "edge=true"`, `nodeSelector: "kubernetes.io/os=linux"`, 1)
+	if err := os.WriteFile(file, []byte(strings.Replace(text, "name: rest, pools: [dmz]", "name: rest, pools: [dmz], nodeSelector: edge=false", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := ask(t, page(t), "simulate", "--config", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "simulate-config.txt", out)
+	if err := os.WriteFile(file, []byte("kind: Nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask(t, page(t), "simulate", "--config", file); err == nil || !strings.Contains(err.Error(), "new.yaml") {
+		t.Errorf("a wrong document: %v", err)
 	}
 }
 
@@ -171,6 +192,9 @@ func TestExplainErrors(t *testing.T) {
 		{"nonsense", p, []string{"explain", "shop"}, `"shop" is neither an address nor NAMESPACE/SERVICE`},
 		{"nothing asked", p, []string{"explain"}, "accepts 1 arg(s), received 0"},
 		{"unknown output", p, []string{"members", "-o", "yaml"}, `--output is text or json, not "yaml"`},
+		{"nothing to suppose", p, []string{"simulate"}, "nothing to suppose: give --drain, --lose or --config"},
+		{"no such node", p, []string{"simulate", "--drain", "n1,n5"}, "there is no live announcer on n5"},
+		{"no such file", p, []string{"simulate", "--config", "/nowhere"}, "--config: open /nowhere"},
 		{"not synced", unsynced, []string{"members"}, "the announcer on n1 does not know enough yet: waiting for Nodes"},
 		{"something else", status.Plan{}, []string{"members"}, "this is no /debug/plan"},
 	}
@@ -186,39 +210,6 @@ func TestExplainErrors(t *testing.T) {
 	err := run(context.Background(), []string{"members", "--server", "http://127.0.0.1:1"}, &out, &out)
 	if err == nil || !strings.Contains(err.Error(), "is it running on this node?") {
 		t.Errorf("nobody there: %v", err)
-	}
-}
-
-// TestEveryReasonHasAMeaning reads the reasons from the package that has them.
-func TestEveryReasonHasAMeaning(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "pkg", "announcer", "plan", "plan.go"), nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := 0
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok {
-			return true
-		}
-		if kind, ok := spec.Type.(*ast.Ident); !ok || kind.Name != "Reason" {
-			return true
-		}
-		text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found++
-		if meaning(plan.Reason(text)) == "" {
-			t.Errorf("%s has no meaning", text)
-		}
-		return true
-	})
-	if found < 20 {
-		t.Errorf("only %d reasons found", found)
-	}
-	if got := because("OfAnotherRelease"); got != "OfAnotherRelease" {
-		t.Errorf("an unknown reason is shown as %s", got)
 	}
 }
 

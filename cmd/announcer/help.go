@@ -12,7 +12,8 @@ What it needs:
   - TCP and UDP port 7956 between the nodes (membership.port), for the gossip
   - from the API server: list and watch Services, EndpointSlices and Nodes;
     list and watch the ConfigMap ccm-baremetal-accepted and the Secret
-    ccm-baremetal-gossip; get the Namespace kube-system; create and patch Events
+    ccm-baremetal-gossip; get the Namespace kube-system; create and patch Events;
+    patch the status of Services
   - a configuration that ccm-baremetal has accepted, or --cloud-config FILE
 
 What it never does:
@@ -21,7 +22,8 @@ What it never does:
   - configure an address on an interface, or answer for an address of a Node or
     of the API server
   - stop announcing because the API server, etcd or ccm-baremetal is away
-  - write anything but Events, and the file --record on the host
+  - write anything but Events, the condition ccm-baremetal.io/Announced of
+    Services, and the file --record on the host
 
 While something is missing at the start it waits, answers /healthz, and says on
 /readyz what it waits for. SIGTERM hands all addresses over to other nodes,
@@ -41,6 +43,9 @@ const examples = `  # as the container of a DaemonSet with hostNetwork, NODE_NAM
   announcer explain 192.0.2.10
   announcer explain web/shop -o json
 
+  # which addresses would move if node n1 drained
+  announcer simulate --drain n1
+
   # which announcers this one sees
   announcer members`
 
@@ -49,9 +54,11 @@ const explainHelp = `Explain who announces an address, and why.
 What is asked is the announcer on this node, or the one at --server, or a saved
 /debug/plan. All announcers with the same view give the same answer; only "here"
 is about the one that was asked. Shown are, for the address or for all that the
-Service holds: the Services that hold it, the node that announces it, the
-advertisements that select it, the nodes that could announce it in the order in
-which they would, and every other node with the first reason that rules it out.
+Service holds: the Services that hold it with their endpoints, the node that
+announces it and on which links, the advertisements that select it, the nodes
+that could announce it in the order in which they would, each with what puts it
+behind others (it settles, is stale, drains, or its link is down), and every
+other node with the first reason that rules it out.
 
 Exit code: 0, or 1 if the Service or address is not known.`
 
@@ -64,3 +71,20 @@ const explainExamples = `  announcer explain 192.0.2.10
 
 const membersHelp = `List the live announcers as the one on this node sees them by gossip, or the one
 at --server, or as they are in a saved /debug/plan; and the Nodes without one.`
+
+const simulateHelp = `Say which addresses would move where if nodes drained, if announcers died, or if
+another configuration were accepted.
+
+Nothing is done: it decides once from what the announcer on this node knows, or
+the one at --server, or a saved /debug/plan; and once from the same after the
+change. Several changes happen at once. Addresses stay with the Services that
+hold them: what another configuration would allocate, ccm-baremetal
+check-config says.
+
+Exit code: 0, also if addresses would move; 1 if a node is not known or the
+configuration is wrong.`
+
+const simulateExamples = `  announcer simulate --drain n1
+  announcer simulate --lose n1 --lose n2 -o json
+  announcer simulate --config new.yaml
+  announcer simulate --drain n1 --file plan.json`

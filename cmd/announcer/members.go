@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -22,11 +23,12 @@ type memberList struct {
 }
 
 type memberOutput struct {
-	Name  string       `json:"name"`
-	State string       `json:"state"` // active, passive or draining
-	Owns  int          `json:"owns"`  // addresses
-	Rules int          `json:"rules"`
-	Links []linkOutput `json:"links"`
+	Name   string       `json:"name"`
+	State  string       `json:"state"` // active, passive, draining, settling, stale, or why it is unfit
+	Owns   int          `json:"owns"`  // addresses
+	Rules  int          `json:"rules"`
+	Config string       `json:"config"` // the hash of the configuration that it acts on; empty: it has not told
+	Links  []linkOutput `json:"links"`
 }
 
 type linkOutput struct {
@@ -72,7 +74,7 @@ func newMemberList(p status.Plan) memberList {
 	list := memberList{Node: p.World.Node, Members: []memberOutput{}, Missing: []string{}}
 	for _, m := range p.World.Members {
 		list.Members = append(list.Members, memberOutput{
-			Name: m.Name, State: stateOf(m), Rules: m.Rules, Links: describeLinks(m.Links), Owns: owns[m.Name],
+			Name: m.Name, State: stateOf(m), Rules: m.Rules, Config: m.Config, Links: describeLinks(m.Links), Owns: owns[m.Name],
 		})
 	}
 	for _, n := range p.World.Nodes {
@@ -89,6 +91,12 @@ func stateOf(m plan.Member) string {
 		return "passive"
 	case m.Draining:
 		return "draining"
+	case m.Unfit != "":
+		return string(m.Unfit)
+	case m.Stale:
+		return "stale"
+	case m.Settling:
+		return "settling"
 	default:
 		return "active"
 	}
@@ -104,14 +112,14 @@ func describeLinks(links []plan.Link) []linkOutput {
 
 func (l memberList) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tSTATE\tOWNS\tRULES\tLINKS")
+	fmt.Fprintln(t, "NAME\tSTATE\tOWNS\tRULES\tCONFIG\tLINKS")
 	for _, m := range l.Members {
 		name := m.Name
 		if name == l.Node {
 			name += " *"
 		}
 		links := strings.Trim(fmt.Sprint(m.Links), "[]")
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", name, m.State, m.Owns, m.Rules, links)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\n", name, m.State, m.Owns, m.Rules, cmp.Or(m.Config, "?"), links)
 	}
 	for _, name := range l.Missing {
 		fmt.Fprintf(t, "%s\tno announcer\n", name)

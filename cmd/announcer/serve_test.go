@@ -276,7 +276,7 @@ func TestB110MissingSecretIsWaitedFor(t *testing.T) {
 	if err := run(context.Background(), []string{"members", "--server", "http://" + r.debug}, &out, &out); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(strings.Fields(out.String()), " "); !strings.HasPrefix(got, "NAME STATE OWNS RULES LINKS n1 * active 0 2") {
+	if got := strings.Join(strings.Fields(out.String()), " "); !strings.HasPrefix(got, "NAME STATE OWNS RULES CONFIG LINKS n1 * active 0 2 ") {
 		t.Errorf("members: %s", &out)
 	}
 	api.mu.Lock()

@@ -274,7 +274,7 @@ func naiveFault(s Snapshot, a netip.Addr, name string, services []Service, lastR
 		return NetworkUnavailable
 	case s.Config.ExcludeLabel.Excludes(s.Nodes[object].Labels):
 		return ExcludeLabel
-	case slices.ContainsFunc(s.Nodes[object].Taints, isAway):
+	case slices.ContainsFunc(s.Nodes[object].Taints, IsAway):
 		return Tainted
 	case s.Nodes[object].Labels["kubernetes.io/os"] == "windows":
 		return Windows

@@ -98,7 +98,7 @@ func (n *node) filter(label config.ExcludeLabel, rules int) Reason {
 		return NetworkUnavailable
 	case label.Excludes(n.object.Labels):
 		return ExcludeLabel
-	case slices.ContainsFunc(n.object.Taints, isAway):
+	case slices.ContainsFunc(n.object.Taints, IsAway):
 		return Tainted
 	case n.object.Labels[osLabel] == "windows":
 		return Windows
@@ -111,8 +111,9 @@ func (n *node) filter(label config.ExcludeLabel, rules int) Reason {
 // before they have read the same, and all of them at once.
 func Leaving(s Snapshot) bool {
 	return slices.ContainsFunc(s.Nodes, func(n Node) bool {
-		return n.Name == s.Node && (n.Drain || s.Config.ExcludeLabel.Excludes(n.Labels) || slices.ContainsFunc(n.Taints, isAway))
+		return n.Name == s.Node && (n.Drain || s.Config.ExcludeLabel.Excludes(n.Labels) || slices.ContainsFunc(n.Taints, IsAway))
 	})
 }
 
-func isAway(taint string) bool { return slices.Contains(awayTaints[:], taint) }
+// IsAway tells whether a taint, by its key, takes its Node out.
+func IsAway(taint string) bool { return slices.Contains(awayTaints[:], taint) }

@@ -140,7 +140,7 @@ func summary(fates []fate) Condition {
 // what only a majority could know.
 func (f facts) fate(v *plan.Verdict, svc *plan.Service) (fate, bool) {
 	if own := holderReason(v, svc); own != plan.Honoured && own != plan.Overruled {
-		return silent(own, fmt.Sprintf("not announcing %s: %s", v.Address, explained(own))), true
+		return silent(own, fmt.Sprintf("not announcing %s: %s", v.Address, own.Meaning())), true
 	}
 	switch v.Owner {
 	case "":
@@ -209,7 +209,7 @@ func (f facts) nobody(v *plan.Verdict) (fate, bool) {
 	if len(v.LeftOut) > 0 && v.LeftOut[plan.NoInterface] == total(v.LeftOut) {
 		reason = plan.NoInterface
 	}
-	text := fmt.Sprintf("not announcing %s: %s", v.Address, explained(reason))
+	text := fmt.Sprintf("not announcing %s: %s", v.Address, reason.Meaning())
 	if counts := tally(v.LeftOut); counts != "" {
 		text += ": " + counts
 	}
@@ -233,27 +233,6 @@ func total(counts map[plan.Reason]int) int {
 		sum += n
 	}
 	return sum
-}
-
-// explained says what a reason for silence means.
-func explained(r plan.Reason) string {
-	switch r {
-	case plan.NoEndpoints:
-		return "no usable endpoint"
-	case plan.NoAdvertisement:
-		return "no advertisement selects its pool and this Service"
-	case plan.NoEligibleNode:
-		return "no node can"
-	case plan.NoInterface:
-		return "no node has a usable link for it"
-	case plan.NotAllocated:
-		return "ccm-baremetal has not confirmed it"
-	case plan.NodeAddress:
-		return "it is an address of a Node or of the API server"
-	case plan.SpecialPurpose:
-		return "such an address is never announced"
-	}
-	return string(r)
 }
 
 // ConditionPatch returns the strategic merge patch of a Service's status that

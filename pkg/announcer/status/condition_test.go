@@ -37,7 +37,7 @@ func TestConditionTexts(t *testing.T) {
 		{"no endpoint", func(s *plan.Snapshot) {
 			s.Members = s.Members[:1]
 			s.Services[0].Endpoints = plan.Endpoints{}
-		}, nil, "False NoEndpoints: not announcing 192.0.2.101: no usable endpoint"},
+		}, nil, "False NoEndpoints: not announcing 192.0.2.101: no Service on it has a usable endpoint"},
 		{"link down", func(s *plan.Snapshot) {
 			s.Members = slices.Clone(s.Members[:1])
 			s.Links = slices.Clone(s.Links)
@@ -46,7 +46,7 @@ func TestConditionTexts(t *testing.T) {
 		{"no link", func(s *plan.Snapshot) {
 			s.Members, s.Nodes = s.Members[:1], s.Nodes[:1]
 			s.Links = nil
-		}, nil, "False NoInterface: not announcing 192.0.2.101: no node has a usable link for it: 1 NoInterface"},
+		}, nil, "False NoInterface: not announcing 192.0.2.101: no usable link for the address: 1 NoInterface"},
 		{"no address any more", func(s *plan.Snapshot) {
 			s.Members, s.Services[0].Addresses = s.Members[:1], nil
 		}, nil, "False NotAllocated: it has no address"},

@@ -122,7 +122,7 @@ func TestOneNodeSpeaksForEachService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := map[string]string{
 			"web/s101": "True Layer2: announcing 192.0.2.101 from n1, eth0",
-			"web/s102": "False NotAllocated: not announcing 192.0.2.102: ccm-baremetal has not confirmed it",
+			"web/s102": "False NotAllocated: not announcing 192.0.2.102: ccm-baremetal has not confirmed the address, see the condition ccm-baremetal.io/Allocated",
 			"web/s103": "True Layer2: announcing 192.0.2.103 from n2, eth0",
 		}
 		got := map[string]string{}
@@ -205,7 +205,7 @@ func TestSilenceIsSaidAfterThreeSecondsWithCountsAndAnEvent(t *testing.T) {
 				w.wantWritten(t)
 				w.passes(s) // a pass in between does not start the time anew
 				time.Sleep(200 * time.Millisecond)
-				w.wantWritten(t, "web/s101 False NoEligibleNode: not announcing 192.0.2.101: no node can: 1 Draining, 2 NoLocalEndpoint")
+				w.wantWritten(t, "web/s101 False NoEligibleNode: not announcing 192.0.2.101: every node is left out: 1 Draining, 2 NoLocalEndpoint")
 				if diff := cmp.Diff([]string{"web/s101 NoEligibleNode"}, w.warnings); diff != "" {
 					t.Error(diff)
 				}

@@ -63,7 +63,7 @@ func TestAnnouncedConditionTellsTheTruth(t *testing.T) {
 	for _, pod := range pods {
 		must(t, cluster.SetPodReady(bounded(t), pod, false))
 	}
-	saysAnnounced(t, svc, metav1.ConditionFalse, "NoEndpoints", "no usable endpoint")
+	saysAnnounced(t, svc, metav1.ConditionFalse, "NoEndpoints", "no Service on it has a usable endpoint")
 	for _, pod := range pods {
 		must(t, cluster.SetPodReady(bounded(t), pod, true))
 	}
@@ -138,22 +138,14 @@ func TestDrainAnnotationLosesNoAnswer(t *testing.T) {
 	svc, vip, o := serving(t, "drain")
 	was := owner(t, o)
 	saysAnnounced(t, svc, metav1.ConditionTrue, "Layer2", fmt.Sprintf("announcing %s from %s, eth0", vip, was))
-	annotate := func(value string) {
-		must(t, cluster.EditNode(bounded(t), was, func(n *corev1.Node) {
-			if n.Annotations == nil {
-				n.Annotations = map[string]string{}
-			}
-			n.Annotations["ccm-baremetal.io/drain"] = value
-		}))
-	}
-	t.Cleanup(func() { annotate("false") })
+	t.Cleanup(func() { drainNode(t, was, false) })
 	mark := time.Now()
-	annotate("true")
+	drainNode(t, was, true)
 	reply, err := o.WaitOther(bounded(t), mark, macOf(was))
 	must(t, err)
 	next := single(t, o, reply.Time, worstBound)
 	saysAnnounced(t, svc, metav1.ConditionTrue, "Layer2", fmt.Sprintf("announcing %s from %s, eth0", vip, next))
-	annotate("false")
+	drainNode(t, was, false)
 	waitFor(t, o, was)
 	end := time.Now().Add(-200 * time.Millisecond)
 	if lost := o.Unanswered(mark, end); len(lost) > 0 {

@@ -272,5 +272,10 @@ func (p *Product) waitReady(ctx context.Context, node string) error {
 
 // Explain runs `announcer explain` on a node.
 func (p *Product) Explain(ctx context.Context, node, subject string) (string, error) {
-	return p.Lab.Run(ctx, node, filepath.Join(p.dir, Announcer), "explain", subject)
+	return p.Ask(ctx, node, "explain", subject)
+}
+
+// Ask runs a command of announcer on a node.
+func (p *Product) Ask(ctx context.Context, node string, args ...string) (string, error) {
+	return p.Lab.Run(ctx, node, append([]string{filepath.Join(p.dir, Announcer)}, args...)...)
 }

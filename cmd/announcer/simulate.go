@@ -1,0 +1,148 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+// simulation is the output of simulate. The names in it are those of the JSON
+// output; changing one is an API change. Lists are never null.
+type simulation struct {
+	Addresses int    `json:"addresses"` // that Services hold
+	Moves     []move `json:"moves"`
+}
+
+// move is an address that another node would announce, or nobody, or a node
+// that nobody was before.
+type move struct {
+	Address  netip.Addr  `json:"address"`
+	Services []string    `json:"services"`
+	From     string      `json:"from"` // empty: nobody
+	To       string      `json:"to"`   // empty: nobody
+	Tier     plan.Reason `json:"tier"` // of To: Normal, or why it stands behind others; empty without To
+	Cause    plan.Reason `json:"cause"`
+}
+
+// change is what simulate is to suppose.
+type change struct {
+	drain, lose []string // nodes
+	config      string   // file
+}
+
+func newSimulateCommand() *cobra.Command {
+	a, c := &asking{}, &change{}
+	cmd := &cobra.Command{
+		Use:     "simulate",
+		Short:   "Say which addresses would move if something happened",
+		Long:    simulateHelp,
+		Example: simulateExamples,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := a.plan(cmd)
+			if err != nil {
+				return err
+			}
+			out, err := c.simulate(p)
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return printJSON(cmd.OutOrStdout(), out)
+			}
+			return out.print(cmd.OutOrStdout())
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringSliceVar(&c.drain, "drain", nil, "suppose that this `node` drains; may be repeated")
+	fs.StringSliceVar(&c.lose, "lose", nil, "suppose that the announcer on this `node` dies; may be repeated")
+	fs.StringVar(&c.config, "config", "", "suppose that the configuration in this `file` is accepted")
+	a.add(cmd)
+	return cmd
+}
+
+// simulate decides a plan as it is and as it would be.
+func (c *change) simulate(p status.Plan) (simulation, error) {
+	before, err := p.Snapshot()
+	if err != nil {
+		return simulation{}, err
+	}
+	after, err := c.apply(before)
+	if err != nil {
+		return simulation{}, err
+	}
+	was, is := plan.Decide(before), plan.Decide(after)
+	out := simulation{Addresses: len(was), Moves: []move{}}
+	for _, d := range plan.Diff(was, is) {
+		if d.From == d.To {
+			continue
+		}
+		// The same addresses are held before and after.
+		i, _ := slices.BinarySearchFunc(is, d.Address, func(v plan.Verdict, a netip.Addr) int { return v.Address.Compare(a) })
+		m := move{Address: d.Address, Services: is[i].Services, From: d.From, To: d.To, Cause: d.Cause}
+		if d.To != "" {
+			m.Tier = cmp.Or(is[i].Behind[d.To], normal)
+		}
+		out.Moves = append(out.Moves, m)
+	}
+	return out, nil
+}
+
+// apply returns the snapshot after the change.
+func (c *change) apply(s plan.Snapshot) (plan.Snapshot, error) {
+	if len(c.drain)+len(c.lose) == 0 && c.config == "" {
+		return s, errors.New("nothing to suppose: give --drain, --lose or --config")
+	}
+	for _, node := range slices.Concat(c.drain, c.lose) {
+		if !slices.ContainsFunc(s.Members, func(m plan.Member) bool { return m.Name == node }) {
+			return s, fmt.Errorf("there is no live announcer on %s", node)
+		}
+	}
+	for _, node := range c.drain {
+		s = plan.Drain(s, node)
+	}
+	for _, node := range c.lose {
+		s = plan.Lose(s, node)
+	}
+	if c.config == "" {
+		return s, nil
+	}
+	text, err := os.ReadFile(c.config)
+	if err != nil {
+		return s, fmt.Errorf("--config: %w", err)
+	}
+	if s.Config, err = config.Load(text); err != nil {
+		return s, fmt.Errorf("--config: %s: %w", c.config, err)
+	}
+	return s, nil
+}
+
+func (s simulation) print(w io.Writer) error {
+	fmt.Fprintf(w, "%d of %d addresses would move\n", len(s.Moves), s.Addresses)
+	if len(s.Moves) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "ADDRESS\tFROM\tTO\tCAUSE\tSERVICES")
+	for _, m := range s.Moves {
+		to := cmp.Or(m.To, "nobody")
+		if m.Tier != "" && m.Tier != normal {
+			to = fmt.Sprintf("%s (%s)", to, m.Tier)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", m.Address, cmp.Or(m.From, "nobody"), to, m.Cause, strings.Join(m.Services, ", "))
+	}
+	return t.Flush()
+}
