@@ -95,6 +95,7 @@ type Announcer struct {
 	draining   bool      // this announcer is about to end
 	away       bool      // its Node says that it is to give its addresses away
 	merges     int       // how often strangers came
+	planner    plan.Planner
 	last       Pass
 	trouble    string                     // what kept the last pass from succeeding; empty: nothing
 	gained     map[netip.Addr]plan.Change // ours by decision, not yet seen answered
@@ -173,7 +174,7 @@ func (a *Announcer) decide(p *Pass) error {
 	a.away = plan.Leaving(s)
 	a.publish(s)
 	s.Members = drained(s.Members, s.Node, a.drains())
-	verdicts := plan.Decide(s)
+	verdicts := a.planner.Decide(s)
 	p.Changes = plan.Diff(p.Verdicts, verdicts)
 	p.Snapshot, p.Verdicts = s, verdicts
 	return nil

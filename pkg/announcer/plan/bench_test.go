@@ -30,31 +30,37 @@ func benchDecide(b *testing.B, s Snapshot) {
 	}
 }
 
-// BenchmarkNaive5000AddressesOn50Nodes is the yardstick: per Service the nodes
-// are filtered and then sorted with a hash inside the comparator.
+// BenchmarkNaive5000AddressesOn50Nodes is the yardstick.
 func BenchmarkNaive5000AddressesOn50Nodes(b *testing.B) {
 	s := largeCluster(b, 5000, 50, false)
 	for b.Loop() {
-		for _, svc := range s.Services {
-			a := svc.Addresses[0]
-			var candidates []string
-			for _, name := range naiveNodes(s) {
-				if naiveFault(s, a, name, []Service{svc}, false) == "" {
-					candidates = append(candidates, name)
-				}
+		naiveRanking(s)
+	}
+}
+
+// naiveRanking is the rule of others: per Service the nodes are filtered and
+// then sorted with a hash inside the comparator.
+func naiveRanking(s Snapshot) {
+	for _, svc := range s.Services {
+		a := svc.Addresses[0]
+		var candidates []string
+		for _, m := range s.Members {
+			i := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Name == m.Name })
+			if !m.Passive && !m.Draining && i >= 0 && !s.Nodes[i].NetworkUnavailable {
+				candidates = append(candidates, m.Name)
 			}
-			slices.SortFunc(candidates, func(x, y string) int {
-				sx := sha256.Sum256([]byte(x + "#" + a.String()))
-				sy := sha256.Sum256([]byte(y + "#" + a.String()))
-				return strings.Compare(string(sx[:]), string(sy[:]))
-			})
 		}
+		slices.SortFunc(candidates, func(x, y string) int {
+			sx := sha256.Sum256([]byte(x + "#" + a.String()))
+			sy := sha256.Sum256([]byte(y + "#" + a.String()))
+			return strings.Compare(string(sx[:]), string(sy[:]))
+		})
 	}
 }
 
 // largeCluster has one Service per address with four endpoints, and a node in
 // fifty that is left out.
-func largeCluster(b *testing.B, addresses, nodes int, local bool) Snapshot {
+func largeCluster(b testing.TB, addresses, nodes int, local bool) Snapshot {
 	configs, err := loadDocuments()
 	if err != nil {
 		b.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/election"
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // Decide returns one Verdict per address that a Service in s holds, sorted by
@@ -35,12 +34,22 @@ func Explain(s Snapshot, address netip.Addr) (Verdict, bool) {
 // decide names at most shown candidates and excluded nodes in each Verdict.
 func decide(s Snapshot, shown int) []Verdict {
 	v := newView(s, shown)
+	cases := v.cases()
+	inParallel(len(cases), func(i int) { cases[i].elect(v, nil) })
+	return v.verdicts(cases)
+}
+
+// cases looks at all addresses, but for the election.
+func (v *view) cases() []verdict {
 	cases := make([]verdict, len(v.addresses))
 	for i, address := range v.addresses {
 		cases[i] = v.decide(address)
 	}
-	forbidden := s.Config.Membership.Quorum == config.QuorumMajority && s.Minority()
-	inParallel(len(cases), func(i int) { cases[i].elect(s.Node, shown, forbidden) })
+	return cases
+}
+
+// verdicts completes the cases after the election.
+func (v *view) verdicts(cases []verdict) []Verdict {
 	verdicts := make([]Verdict, len(cases))
 	for i := range cases {
 		verdicts[i] = cases[i].Verdict
@@ -88,29 +97,46 @@ func (v *view) decide(address netip.Addr) verdict {
 	return d
 }
 
-// elect ranks the candidates, and says what that means for node.
-func (d *verdict) elect(node string, shown int, forbidden bool) {
+// elect ranks the candidates, and says what that means for this node.
+func (d *verdict) elect(v *view, known *election.Favourites) {
 	if d.Reason != "" {
 		return
 	}
-	for _, names := range d.outcome.field.tiers {
-		best := election.Best(names, d.Address, shown-len(d.Candidates))
-		d.Candidates = append(d.Candidates, best...)
-	}
+	d.rank(v, known)
 	if len(d.Candidates) > 0 {
 		d.Owner = d.Candidates[0]
 	}
 	switch {
 	case d.Owner == "":
 		d.Reason = NoEligibleNode
-	case forbidden:
+	case v.forbidden:
 		d.Owner, d.Reason = "", NoQuorum
-	case d.Owner == node:
+	case d.Owner == v.node:
 		d.Reason, d.Links = Owner, d.part.links
-	case d.outcome.field.has(node):
+	case d.outcome.field.has(v.node):
 		d.Reason = NotOwner
 	default:
 		d.Reason = NotCandidate
+	}
+}
+
+// fewNodes is up to how many nodes it costs less to rank than to look for them
+// among favourites.
+const fewNodes = 8
+
+// rank fills in the candidates, best first, tier by tier.
+func (d *verdict) rank(v *view, known *election.Favourites) {
+	for t, names := range d.outcome.field.tiers {
+		if known != nil && len(names) > fewNodes {
+			passes := func(node int) bool {
+				return d.outcome.ground.tiers[node] == tier(t) && d.outcome.fault(node) == ""
+			}
+			if best, ok := known.Best(v.names, passes, len(names), v.shown-len(d.Candidates)); ok {
+				d.Candidates = append(d.Candidates, best...)
+				continue
+			}
+		}
+		d.Candidates = append(d.Candidates, election.Best(names, d.Address, v.shown-len(d.Candidates))...)
 	}
 }
 

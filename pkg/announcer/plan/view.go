@@ -18,8 +18,9 @@ type view struct {
 	names          []string
 	node           string
 	rules          int
-	shown          int // how many candidates and excluded nodes a Verdict names at most
-	self           int // the place of this announcer's Node among them, -1 if it is not there
+	forbidden      bool // to announce anything
+	shown          int  // how many candidates and excluded nodes a Verdict names at most
+	self           int  // the place of this announcer's Node among them, -1 if it is not there
 	advertisements []advertisement
 	subnets        subnets
 	taken          map[netip.Addr]bool // the Nodes' addresses and the reserved ones
@@ -35,16 +36,17 @@ type view struct {
 
 func newView(s Snapshot, shown int) *view {
 	v := &view{
-		node:     s.Node,
-		rules:    rulesOf(s.Members),
-		shown:    shown,
-		nodes:    newNodes(s),
-		config:   s.Config,
-		taken:    taken(s),
-		reaches:  map[string]*reach{},
-		grounds:  map[string]*ground{},
-		outcomes: map[string]*outcome{},
-		parts:    map[string]part{},
+		node:      s.Node,
+		rules:     rulesOf(s.Members),
+		shown:     shown,
+		forbidden: s.Config.Membership.Quorum == config.QuorumMajority && s.Minority(),
+		nodes:     newNodes(s),
+		config:    s.Config,
+		taken:     taken(s),
+		reaches:   map[string]*reach{},
+		grounds:   map[string]*ground{},
+		outcomes:  map[string]*outcome{},
+		parts:     map[string]part{},
 	}
 	v.names = make([]string, len(v.nodes))
 	for i := range v.nodes {

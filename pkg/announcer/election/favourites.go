@@ -1,0 +1,139 @@
+package election
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"slices"
+)
+
+// favoured is how many of the best nodes Favourites remember at most, and
+// tooFew how many they have to be, or they are sought anew. A Verdict names a
+// third of the former, so that even if half of the nodes are no candidates a
+// look at the favourites nearly always tells enough.
+const (
+	favoured = 48
+	tooFew   = 32
+)
+
+// Favourites are the best of all nodes for one address, whether they are
+// candidates at the moment or not. Kept from one election to the next they
+// spare hashing all nodes again whenever one comes or goes. The zero value
+// knows no node.
+type Favourites struct {
+	best []favourite // best first
+	some bool        // there are nodes besides, all of them worse than these
+}
+
+// favourite is a node by its place in the list of all nodes, with the first
+// bytes of its sum. 48 of these for each of thousands of addresses have to fit
+// into a small process.
+type favourite struct {
+	sum  uint64
+	node int32
+}
+
+// Renumbering says how one sorted list of nodes becomes another one.
+type Renumbering struct {
+	nodes []string // the new list
+	to    []int32  // for each node of the old list its place in the new one, -1: gone
+	added []int32  // places in the new list of those that are new
+}
+
+// Renumber compares two sorted lists of nodes without repetition.
+func Renumber(from, to []string) Renumbering {
+	r := Renumbering{nodes: to, to: make([]int32, len(from))}
+	j := 0
+	for i, name := range from {
+		for j < len(to) && to[j] < name {
+			r.added = append(r.added, int32(j))
+			j++
+		}
+		if j < len(to) && to[j] == name {
+			r.to[i] = int32(j)
+			j++
+		} else {
+			r.to[i] = -1
+		}
+	}
+	for ; j < len(to); j++ {
+		r.added = append(r.added, int32(j))
+	}
+	return r
+}
+
+// Follow makes f, which were the favourites among the old nodes of r, those
+// among the new ones.
+func (f *Favourites) Follow(r Renumbering, address netip.Addr) {
+	kept := f.best[:0]
+	for _, x := range f.best {
+		if x.node = r.to[x.node]; x.node >= 0 {
+			kept = append(kept, x)
+		}
+	}
+	f.best = kept
+	b := newBallot(address)
+	if f.some && len(f.best) < tooFew {
+		f.best, f.some = f.best[:0], false
+		for i := range r.nodes {
+			f.add(b, r.nodes, int32(i))
+		}
+		return
+	}
+	for _, node := range r.added {
+		f.add(b, r.nodes, node)
+	}
+}
+
+// add takes a node in if it is good enough.
+func (f *Favourites) add(b *ballot, nodes []string, node int32) {
+	b.add(nodes[node])
+	sum := b.sum
+	x := favourite{binary.BigEndian.Uint64(sum[:8]), node}
+	before := func(y favourite) int {
+		if y.sum != x.sum {
+			return compareNumbers(y.sum, x.sum)
+		}
+		b.add(nodes[y.node]) // next to never
+		return bytes.Compare(b.sum[:], sum[:])
+	}
+	if last := len(f.best) - 1; last >= 0 && (f.some || last+1 == favoured) && before(f.best[last]) < 0 {
+		f.some = true
+		return
+	}
+	if len(f.best) == favoured {
+		f.best, f.some = f.best[:favoured-1], true
+	}
+	if f.best == nil {
+		f.best = make([]favourite, 0, min(favoured, len(nodes)))
+	}
+	i, _ := slices.BinarySearchFunc(f.best, x, func(y, _ favourite) int { return before(y) })
+	f.best = slices.Insert(f.best, i, x)
+}
+
+func compareNumbers(a, b uint64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// Best returns what the function Best returns for those nodes that passes
+// picks by their place in the list, size of them, and whether the favourites
+// tell that.
+func (f *Favourites) Best(nodes []string, passes func(node int) bool, size, most int) ([]string, bool) {
+	want := min(most, size)
+	out := make([]string, 0, max(want, 0))
+	for _, x := range f.best {
+		if len(out) >= want {
+			break
+		}
+		if passes(int(x.node)) {
+			out = append(out, nodes[x.node])
+		}
+	}
+	return out, len(out) >= want
+}
