@@ -12,8 +12,8 @@ What it needs:
   - TCP and UDP port 7956 between the nodes (membership.port), for the gossip
   - from the API server: list and watch Services, EndpointSlices and Nodes;
     list and watch the ConfigMap ccm-baremetal-accepted and the Secret
-    ccm-baremetal-gossip; get the Namespace kube-system; create and patch Events;
-    patch the status of Services
+    ccm-baremetal-gossip; get the Namespace kube-system; create and patch
+    Events; patch the status of Services
   - a configuration that ccm-baremetal has accepted, or --cloud-config FILE
 
 What it never does:

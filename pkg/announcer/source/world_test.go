@@ -355,3 +355,28 @@ func TestPeersAreAllNodesOnWhichAnAnnouncerCanRun(t *testing.T) {
 		t.Errorf("own address %v, %v", own, err)
 	}
 }
+
+// The announcers' own condition is read, and leaves the Services as they are:
+// a write of our own must not make the next pass look at everything.
+func TestOwnConditionChangesNoSnapshot(t *testing.T) {
+	r := run(t, populated(t), nil).known(t)
+	before, _ := r.With(members{}).Snapshot()
+	if got := r.Announced("web/shop"); got != (Announced{}) {
+		t.Errorf("there is a condition already: %v", got)
+	}
+	told := balancer("web", "shop", "192.0.2.100")
+	told.Status.Conditions = append(told.Status.Conditions, metav1.Condition{
+		Type: "ccm-baremetal.io/Announced", Status: metav1.ConditionTrue, Reason: "Layer2", Message: "from n1",
+	})
+	r.api.put(told)
+	eventually(t, "the condition", func() string {
+		if got, want := r.Announced("web/shop"), (Announced{"True", "Layer2", "from n1"}); got != want {
+			return fmt.Sprintf("is %v", got)
+		}
+		return ""
+	})
+	after, _ := r.With(members{}).Snapshot()
+	if &before.Services[0] != &after.Services[0] {
+		t.Error("the Services were built again")
+	}
+}

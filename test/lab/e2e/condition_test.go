@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/rest"
 
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab"
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab/observe"
@@ -88,10 +88,11 @@ func TestAnnouncedConditionTellsTheTruth(t *testing.T) {
 func TestAnnouncersAccountCanChangeOneConditionOnly(t *testing.T) {
 	svc := create(t, lab.LoadBalancer("condition", "narrow", "web"))
 	vip := address(t, svc)
-	path, err := cluster.Kubeconfig(bounded(t), product.Namespace, product.Announcer)
-	must(t, err)
-	c, err := clientcmd.BuildConfigFromFlags("", path)
-	must(t, err)
+	c := rest.CopyConfig(cluster.RESTConfig())
+	c.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + product.Namespace + ":" + product.Announcer,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + product.Namespace, "system:authenticated"},
+	}
 	client, err := kubernetes.NewForConfig(c)
 	must(t, err)
 	try := func(kind types.PatchType, patch string) error {
