@@ -25,6 +25,7 @@ var pure = []string{
 	"pkg/announcer/election",
 	"pkg/announcer/plan",
 	"pkg/announcer/settling",
+	"pkg/announcer/replay",
 }
 
 // impure is what a pure package must not import itself. An entry that ends in
@@ -53,6 +54,7 @@ var ours = map[string][]string{
 	"pkg/announcer/membership":   {"pkg/config", "pkg/announcer/plan", "pkg/announcer/election"},
 	"pkg/announcer/settling":     {},
 	"pkg/announcer/record":       {"pkg/announcer/settling"},
+	"pkg/announcer/replay":       {"pkg/config", "pkg/announcer/plan", "pkg/announcer/election", "pkg/announcer/settling"},
 	"pkg/announcer/source":       {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/l2":           {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/status":       {"pkg/config", "pkg/announcer/plan"},

@@ -49,9 +49,10 @@ type History []Event
 // With returns the history with one more event, without the oldest if there
 // are more than 64.
 func (h History) With(e Event) History {
-	out := append(History{}, h...)
-	out = append(out, e)
-	return out[max(0, len(out)-maxEvents):]
+	kept := h[max(0, len(h)+1-maxEvents):]
+	out := make(History, len(kept), len(kept)+1)
+	copy(out, kept)
+	return append(out, e)
 }
 
 // Sane returns the history as it can be believed at a time: what lies in the
