@@ -29,7 +29,8 @@ func heal(t *testing.T, hosts ...string) {
 	whole(t)
 }
 
-// whole waits until every announcer sees all others, ready to announce.
+// whole waits until every announcer sees all others, ready to announce, on links
+// that are up.
 func whole(t *testing.T) {
 	t.Helper()
 	must(t, installed.Ready(bounded(t)))
@@ -41,6 +42,9 @@ func whole(t *testing.T) {
 			}
 			if seen := membersOf(page); !slices.Equal(seen, names()) {
 				return fmt.Errorf("%s sees %v", n, seen)
+			}
+			if down := linksDown(page); len(down) > 0 {
+				return fmt.Errorf("%s knows of links that are down on %v", n, down)
 			}
 		}
 		return nil
