@@ -27,6 +27,26 @@ func Warnings(c Config) []Error {
 			})
 		}
 	}
+	for i, a := range c.Advertisements {
+		for _, message := range a.warnings() {
+			out = append(out, Error{Path: fmt.Sprintf("advertisements[%d] (%s)", i, a.Name), Message: message})
+		}
+	}
+	return out
+}
+
+// warnings returns what is odd about the advertisement alone. Of other links
+// only their nodes know what they are.
+func (a Advertisement) warnings() []string {
+	var out []string
+	if a.Layer2 == nil {
+		return nil
+	}
+	for _, name := range []string{"lo", "kube-ipvs0"} {
+		if slices.Contains(a.Layer2.Interfaces, name) {
+			out = append(out, fmt.Sprintf("names the interface %s, on which nothing is ever announced: nobody can be reached by it", name))
+		}
+	}
 	return out
 }
 
