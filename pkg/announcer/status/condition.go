@@ -180,8 +180,12 @@ func (f facts) own(v *plan.Verdict) (fate, bool) {
 
 func contest(v *plan.Verdict, c Conflict) string {
 	whose := "a foreign station"
-	if c.Node != "" {
-		whose = "the kernel of node " + c.Node
+	switch {
+	case c.Node == "":
+	case c.Cause == memberAnnounces:
+		whose = "the announcer of node " + c.Node
+	default:
+		whose = "the kernel of node " + c.Node + " (kube-proxy in IPVS mode without strictARP?)"
 	}
 	return fmt.Sprintf("%s of %s: %s, %s, claims it on %s", v.Address, v.Owner, whose, c.MAC, c.Link)
 }

@@ -33,7 +33,9 @@ func TestConditionTexts(t *testing.T) {
 		{"conflict", both, []Conflict{{Address: "192.0.2.101", Link: "eth0", MAC: "02:00:00:00:00:99"}},
 			"False PartlyAnnounced: 192.0.2.101 of n1: a foreign station, 02:00:00:00:00:99, claims it on eth0; announcing 192.0.2.103 from n2, eth0"},
 		{"conflict with a node's kernel", func(*plan.Snapshot) {}, []Conflict{{Address: "192.0.2.101", Link: "eth0", MAC: "02:00:00:00:00:02", Node: "n2"}},
-			"False AddressConflict: 192.0.2.101 of n1: the kernel of node n2, 02:00:00:00:00:02, claims it on eth0"},
+			"False AddressConflict: 192.0.2.101 of n1: the kernel of node n2 (kube-proxy in IPVS mode without strictARP?), 02:00:00:00:00:02, claims it on eth0"},
+		{"conflict with another announcer", func(*plan.Snapshot) {}, []Conflict{{Address: "192.0.2.101", Link: "eth0", MAC: "02:00:00:00:00:02", Node: "n2", Cause: memberAnnounces}},
+			"False AddressConflict: 192.0.2.101 of n1: the announcer of node n2, 02:00:00:00:00:02, claims it on eth0"},
 		{"no endpoint", func(s *plan.Snapshot) {
 			s.Members = s.Members[:1]
 			s.Services[0].Endpoints = plan.Endpoints{}

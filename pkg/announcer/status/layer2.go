@@ -33,6 +33,9 @@ type Layer2Link struct {
 	Deaf                 bool   // it has received no broadcast for half an hour
 }
 
+// memberAnnounces is the cause of a Conflict that another announcer makes.
+const memberAnnounces = "MemberAnnounces"
+
 // Conflict is a station that claims an address of ours.
 type Conflict struct {
 	Address, Link, MAC, Node string
