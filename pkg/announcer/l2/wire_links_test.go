@@ -233,8 +233,8 @@ func (p pair) answersOn(f family, name string, below ...string) {
 
 // A bond answers with its own MAC, its members are silent, and a VLAN on it
 // answers on that VLAN only. Where the kernel has no such links their stand-ins
-// are source.TestLinksThatAreLeftOut, for what is used of them, and the frames
-// with tags of TestB094UnusualRequests.
+// are source.TestB080MessagesOfBondsVLANsAndDummies, for what is used of them,
+// and the frames with tags of TestB094UnusualRequests.
 func TestB080BondAndVLAN(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		p := newPair(t, f)

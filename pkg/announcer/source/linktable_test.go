@@ -33,9 +33,9 @@ func flag(set uint32) func(*netlink.LinkAttrs) {
 	return func(a *netlink.LinkAttrs) { a.RawFlags |= set }
 }
 
-// TestLinksThatAreLeftOut stands in for the kinds of link that not every
-// kernel has: it feeds what the netlink library makes of them.
-func TestLinksThatAreLeftOut(t *testing.T) {
+// It stands in for the kinds of link that not every kernel has: it feeds what
+// the netlink library makes of them.
+func TestB092LinksThatAreLeftOut(t *testing.T) {
 	table := newLinkTable([]netlink.Link{
 		&netlink.Device{LinkAttrs: attrs(1, "lo", flag(unix.IFF_LOOPBACK), func(a *netlink.LinkAttrs) { a.EncapType = "loopback" })},
 		&netlink.Device{LinkAttrs: attrs(2, "eth0", enslavedTo(4))},

@@ -234,7 +234,7 @@ func TestB080LinksThatCarryNothingAreLeftOut(t *testing.T) {
 	tun := netlink.NewLinkAttrs()
 	tun.Name = "tunnel"
 	if err := netlink.LinkAdd(&netlink.Tuntap{LinkAttrs: tun, Mode: netlink.TUNTAP_MODE_TUN}); err != nil {
-		t.Logf("no tun device here, its stand-in is in TestLinksThatAreLeftOut: %v", err)
+		t.Logf("no tun device here, its stand-in is in TestB092LinksThatAreLeftOut: %v", err)
 		return
 	}
 	k.shows("tunnel", "left out: NotEthernet")
