@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +47,11 @@ func TestSimulatedClientsAreCorrectedByAnnouncements(t *testing.T) {
 }
 
 func simulate(t *testing.T, kinds int) {
-	for seed := range uint64(120) {
+	seeds := uint64(120)
+	if os.Getenv("CCM_SOAK") != "" {
+		seeds = 5000
+	}
+	for seed := range seeds {
 		s := newSimulation(t, seed)
 		s.kinds = kinds
 		if fault := s.run(2 * time.Minute); fault != "" {
@@ -87,9 +92,11 @@ type delivery struct {
 
 type simNode struct {
 	plan.Member
+	planner plan.Planner
 	alive   bool
-	life    int // counts starts
-	version int // of what it says of itself
+	leaving bool // it has been told to end
+	life    int  // counts starts
+	version int  // of what it says of itself
 	group   int
 
 	seen     objects
@@ -126,6 +133,9 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	}
 	for i := range 3 + s.r.IntN(4) {
 		n := &simNode{Member: plan.Member{Name: fmt.Sprint("n", i), Rules: 2, Links: link(true)}}
+		if seed%3 == 0 {
+			n.Rules = 1 // until it starts again: a rolling update
+		}
 		s.nodes = append(s.nodes, n)
 		s.objects.nodes = append(s.objects.nodes, plan.Node{Name: n.Name})
 	}
@@ -199,7 +209,7 @@ func (s *simulation) event(format string, facts ...any) {
 	s.lastEvent, s.served, s.healed, s.moved = s.now, nil, false, true
 }
 
-const happenings = 6
+const happenings = 8
 
 // happen lets one random thing happen, if it can.
 func (s *simulation) happen() {
@@ -218,11 +228,23 @@ func (s *simulation) happen() {
 		s.heal()
 	case kind == 3 && n.alive && !n.Passive && !n.Draining && rests && s.groups == 1:
 		s.drain(n)
-	case kind == 4 && s.groups == 1:
+	case kind == 4 && n.alive && n.Rules > 1:
+		s.stand(n)
+	case kind == 5 && n.alive && rests && s.groups == 1:
+		s.annotate(n)
+	case kind == 6 && s.groups == 1:
 		s.write()
-	case kind == 5 && n.alive:
+	case kind == 7 && n.alive:
 		s.flip(n)
 	}
+}
+
+// stand changes what a node says of its standing: it settles, becomes stale or
+// unfit, or all is well again.
+func (s *simulation) stand(n *simNode) {
+	n.Standing = [...]plan.Standing{{}, {Settling: true}, {Stale: true}, {Unfit: plan.DataPathDown}}[s.r.IntN(4)]
+	s.event("%s: %+v", n.Name, n.Standing)
+	s.publish(n)
 }
 
 // flip changes the carrier of a node's link.
@@ -250,7 +272,11 @@ func (s *simulation) kill(n *simNode, detectMin, detectMax time.Duration) {
 // Who joins learns from one peer about all.
 func (s *simulation) start(n *simNode) {
 	s.event("%s starts", n.Name)
-	n.alive, n.life, n.Passive, n.Draining = true, n.life+1, true, false
+	n.alive, n.life, n.Passive, n.Draining, n.leaving = true, n.life+1, true, false, false
+	if n.life > 1 {
+		n.Rules = 2
+	}
+	n.Standing = plan.Standing{Settling: s.r.IntN(2) == 0 && n.Rules > 1}
 	n.members, n.answers = map[string]plan.Member{}, map[netip.Addr]answer{}
 	n.versions, n.lives = map[string]int{}, map[string]int{}
 	n.seen, n.knows = objects{version: -1}, 0
@@ -325,23 +351,11 @@ func (s *simulation) heal() {
 	}
 }
 
-func (s *simulation) parts() [2][]string {
-	var out [2][]string
-	for _, n := range s.nodes {
-		out[n.group] = append(out[n.group], n.Name)
-	}
-	return out
-}
-
 // drain is what SIGTERM does: hand over, leave, and in time come back.
 func (s *simulation) drain(n *simNode) {
 	s.event("%s drains", n.Name)
-	n.Draining = true
-	for _, v := range plan.Decide(s.truth(0)) {
-		if heard(v) {
-			s.served = append(s.served, v.Address)
-		}
-	}
+	s.served = s.answered()
+	n.Draining, n.leaving = true, true
 	s.publish(n)
 	life := n.life
 	s.after(leaveWithin, leaveWithin, func() {
@@ -353,16 +367,22 @@ func (s *simulation) drain(n *simNode) {
 
 // write changes an object.
 func (s *simulation) write() {
-	o := objects{s.objects.version + 1, slices.Clone(s.objects.services), slices.Clone(s.objects.nodes)}
+	i, k := s.r.IntN(len(s.objects.services)), s.r.IntN(len(s.objects.nodes))
 	if s.r.IntN(2) == 0 {
-		i := s.r.IntN(len(o.services))
-		o.services[i].Endpoints = s.endpoints()
-		s.event("endpoints of %s: %+v", o.services[i].Name, o.services[i].Endpoints)
+		endpoints := s.endpoints()
+		s.change(func(o *objects) { o.services[i].Endpoints = endpoints })
+		s.event("endpoints of %s: %+v", s.objects.services[i].Name, endpoints)
 	} else {
-		i := s.r.IntN(len(o.nodes))
-		o.nodes[i].NetworkUnavailable = !o.nodes[i].NetworkUnavailable
-		s.event("network of %s unavailable: %t", o.nodes[i].Name, o.nodes[i].NetworkUnavailable)
+		s.change(func(o *objects) { o.nodes[k].NetworkUnavailable = !o.nodes[k].NetworkUnavailable })
+		s.event("network of %s unavailable: %t", s.objects.nodes[k].Name, s.objects.nodes[k].NetworkUnavailable)
 	}
+}
+
+// change makes a new version of the objects, of which each node hears in its
+// time.
+func (s *simulation) change(edit func(*objects)) {
+	o := objects{s.objects.version + 1, slices.Clone(s.objects.services), slices.Clone(s.objects.nodes)}
+	edit(&o)
 	s.objects, s.lastWrite = o, s.now
 	for _, n := range s.nodes {
 		s.after(0, apiLag, func() {

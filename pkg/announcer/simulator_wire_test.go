@@ -79,10 +79,11 @@ func (s *simulation) pass(n *simNode) {
 	if !n.changed || n.Passive {
 		return
 	}
+	s.obey(n)
 	n.changed = false
 	snapshot := n.snapshot(s.config)
 	next := map[netip.Addr]answer{}
-	for _, a := range plan.Announcements(plan.Decide(snapshot), snapshot) {
+	for _, a := range plan.Announcements(n.planner.Decide(snapshot), snapshot) {
 		was, answers := n.answers[a.Address]
 		switch {
 		case !a.Links[0].Up: // then all are down
@@ -98,6 +99,43 @@ func (s *simulation) pass(n *simNode) {
 		}
 	}
 	n.answers, n.repeated, s.moved = next, n.returns, true
+}
+
+// obey makes a node say that it drains when its Node object wants it to.
+func (s *simulation) obey(n *simNode) {
+	drains := n.leaving || plan.Leaving(n.snapshot(s.config))
+	if n.Draining != drains {
+		n.Draining = drains
+		s.publish(n)
+	}
+}
+
+// annotate sets or clears the drain annotation. What drains so goes on living.
+func (s *simulation) annotate(n *simNode) {
+	i := slices.IndexFunc(s.objects.nodes, func(o plan.Node) bool { return o.Name == n.Name })
+	served := s.answered()
+	s.change(func(o *objects) { o.nodes[i].Drain = !o.nodes[i].Drain })
+	s.event("drain annotation of %s: %t", n.Name, s.objects.nodes[i].Drain)
+	s.served = served
+}
+
+// answered returns what some node announces when all know all.
+func (s *simulation) answered() []netip.Addr {
+	var out []netip.Addr
+	for _, v := range plan.Decide(s.truth(0)) {
+		if heard(v) {
+			out = append(out, v.Address)
+		}
+	}
+	return out
+}
+
+func (s *simulation) parts() [2][]string {
+	var out [2][]string
+	for _, n := range s.nodes {
+		out[n.group] = append(out[n.group], n.Name)
+	}
+	return out
 }
 
 // announce tells the wire that n has taken an address, several times.
