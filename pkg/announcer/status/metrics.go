@@ -21,6 +21,7 @@ type counters struct {
 	passes   *prometheus.CounterVec
 	duration prometheus.Histogram
 	moves    *prometheus.CounterVec
+	takeover prometheus.Histogram
 }
 
 // register makes the registry. Names and labels are part of the API.
@@ -39,12 +40,17 @@ func (s *Status) register() {
 			Name: "announcer_moves_total",
 			Help: "Addresses that were seen to lose their node, by why it does not announce them any more.",
 		}, []string{"cause"}),
+		takeover: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "announcer_takeover_duration_seconds",
+			Help:    "From the beginning of the pass that found this node to be the owner of another one's address until it answered.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+		}),
 	}
 	for _, result := range []string{"ok", "failed"} {
 		s.counters.passes.WithLabelValues(result)
 	}
 	s.registry = prometheus.NewRegistry()
-	s.registry.MustRegister(s.counters.passes, s.counters.duration, s.counters.moves, state{s},
+	s.registry.MustRegister(s.counters.passes, s.counters.duration, s.counters.moves, s.counters.takeover, state{s},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
 
@@ -153,6 +159,8 @@ func (s state) collectAnswering(ch chan<- prometheus.Metric) {
 func (s state) collectGossip(ch chan<- prometheus.Metric, p *Pass) {
 	g := s.o.Gossip()
 	emit(ch, prometheus.GaugeValue, "members", "Live announcers, this one included.", nil, value(len(p.Snapshot.Members)))
+	emit(ch, prometheus.GaugeValue, "member_states", "Live announcers by what keeps them from owning addresses as others do; one may count for several.",
+		[]string{"state"}, states(p.Snapshot.Members)...)
 	emit(ch, prometheus.GaugeValue, "member_returns", "How often a member came back that had been alive meanwhile.", nil, value(p.Snapshot.Returns))
 	emit(ch, prometheus.GaugeValue, "gossip_health_score", "How badly this process keeps up with the gossip; 0 is healthy.", nil, value(g.HealthScore))
 	for _, c := range []struct {
@@ -167,4 +175,24 @@ func (s state) collectGossip(ch chan<- prometheus.Metric, p *Pass) {
 	} {
 		emit(ch, prometheus.CounterValue, c.name, c.help, nil, value(c.n))
 	}
+}
+
+// states counts the members in each state that is not the normal one.
+func states(members []plan.Member) []sample {
+	counts := map[string]int{"passive": 0, "draining": 0, "settling": 0, "stale": 0, "unfit": 0}
+	for i := range members {
+		m := &members[i]
+		for state, is := range map[string]bool{
+			"passive": m.Passive, "draining": m.Draining, "settling": m.Settling, "stale": m.Stale, "unfit": m.Unfit != "",
+		} {
+			if is {
+				counts[state]++
+			}
+		}
+	}
+	var samples []sample
+	for _, state := range slices.Sorted(maps.Keys(counts)) {
+		samples = append(samples, value(counts[state], state))
+	}
+	return samples
 }

@@ -289,3 +289,28 @@ withheld: 192.0.2.104 is left to 02:00:00:00:00:02 of n2 on eth0 since 2026-01-0
 		t.Error(diff)
 	}
 }
+
+func TestTakeoverIsTimedUntilItIsAnswered(t *testing.T) {
+	r := newRig()
+	s := world(t)
+	first := pass(s, nil)
+	r.answers(first)
+	r.Observe(first) // .101 is new, and no takeover
+	s.Members = append([]plan.Member{}, s.Members...)
+	s.Members[1].Draining = true
+	second := pass(s, first.Verdicts)
+	r.Observe(second) // .103 is ours, and not answered yet
+	third := pass(s, second.Verdicts)
+	third.Started = second.Started.Add(40 * time.Millisecond)
+	r.answers(third)
+	r.Observe(third)
+	r.Observe(pass(s, third.Verdicts))
+	_, body := serve(t, r.Status)(false, "/metrics")
+	for _, want := range []string{
+		`announcer_takeover_duration_seconds_bucket{le="0.025"} 0`, "announcer_takeover_duration_seconds_sum 0.043\n", "announcer_takeover_duration_seconds_count 1\n",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s in\n%s", want, body)
+		}
+	}
+}

@@ -68,12 +68,18 @@ type Status struct {
 	registry *prometheus.Registry
 	counters counters
 
-	gained map[netip.Addr]Note // ours, not yet seen answered; Observe's own
+	gained map[netip.Addr]gain // ours, not yet seen answered; Observe's own
+}
+
+// gain is an address that this node owns since a pass.
+type gain struct {
+	Note
+	since time.Time
 }
 
 // New returns a Status that has not seen a pass yet.
 func New(o Options) *Status {
-	s := &Status{o: o, born: time.Now(), gained: map[netip.Addr]Note{}}
+	s := &Status{o: o, born: time.Now(), gained: map[netip.Addr]gain{}}
 	s.last.Store(&Pass{})
 	s.register()
 	return s
@@ -96,7 +102,7 @@ func (s *Status) tell(p Pass) {
 		switch {
 		case c.From == c.To:
 		case c.To == s.o.Node:
-			s.gained[c.Address] = note
+			s.gained[c.Address] = gain{note, p.Started}
 		case c.From == s.o.Node:
 			s.o.Moved(note)
 		}
@@ -105,14 +111,17 @@ func (s *Status) tell(p Pass) {
 		return
 	}
 	for _, a := range s.o.Answering() {
-		note, ok := s.gained[a.Address]
+		gained, ok := s.gained[a.Address]
 		if ok && !a.Yield {
 			delete(s.gained, a.Address)
-			s.o.Moved(note)
+			s.o.Moved(gained.Note)
+			if gained.From != "" {
+				s.counters.takeover.Observe(p.Started.Add(p.Took).Sub(gained.since).Seconds())
+			}
 		}
 	}
 	if len(s.gained) == 0 {
-		s.gained = map[netip.Addr]Note{} // a map never shrinks, and there may have been thousands
+		s.gained = map[netip.Addr]gain{} // a map never shrinks, and there may have been thousands
 	}
 }
 
