@@ -39,6 +39,7 @@ type Services struct {
 	HandleUnclassed   bool
 	Compatibility     []Dialect
 	AllowMassChange   bool
+	ReassignInterval  time.Duration // between two moves by onMismatch: reassign; 0: none
 }
 
 // Dialect names another product whose Service annotations are understood.

@@ -89,6 +89,7 @@ func defaultServices() Services {
 		LoadBalancerClass: "ccm-baremetal.io/announcer",
 		HandleUnclassed:   true,
 		Compatibility:     []Dialect{MetalLB, KubeVIP, Cilium, PureLB},
+		ReassignInterval:  time.Second,
 	}
 }
 
@@ -103,6 +104,8 @@ var servicesShape = object(
 		"Whose Service annotations are understood besides our own. An empty list: nobody's."),
 	field("allowMassChange", boolean(), func(s *Services) *bool { return &s.AllowMassChange },
 		"Accept a document that takes away or moves more than 20 %, and more than 5, of the addresses in use."),
+	field("reassignInterval", duration(0, time.Hour, "5s"), func(s *Services) *time.Duration { return &s.ReassignInterval },
+		"How long to wait between two Services that `onMismatch: reassign` moves. Until its turn has come, a Service keeps the address that it has."),
 )
 
 var poolShape = object(
