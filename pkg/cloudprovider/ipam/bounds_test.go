@@ -79,6 +79,30 @@ func TestBounds(t *testing.T) {
 	within("restore of 20,000 Services", 500*time.Millisecond, got, "each at its own address")
 }
 
+// TestSizeOfAPoolCostsNothing gives one address and takes it back, in a small
+// and in a large pool of which a few addresses are held.
+func TestSizeOfAPoolCostsNothing(t *testing.T) {
+	cost := func(prefix string) time.Duration {
+		requests := wishes(11)
+		for i := range requests {
+			requests[i].Families = []Family{IPv6}
+		}
+		a := filled(t, "- {addresses: [\""+prefix+"\"]}\n", requests[:10])
+		const rounds = 2000
+		return spent(t, func() {
+			for range rounds {
+				a.Decide(requests[10], epoch)
+				a.Release(requests[10].Key, epoch)
+			}
+		}) / rounds
+	}
+	small, large := cost("2001:db8::/124"), cost("2001:db8::/64")
+	t.Logf("an address of a /124: %v, of a /64: %v", small, large)
+	if large > 3*small {
+		t.Errorf("an address of a /64 takes %v, one of a /124 %v", large, small)
+	}
+}
+
 // TestMemoryPerAddress counts what an Allocator takes of the heap for each
 // address, in a pool that is as fragmented as can be.
 func TestMemoryPerAddress(t *testing.T) {

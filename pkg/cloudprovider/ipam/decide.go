@@ -243,11 +243,14 @@ func (a *Allocator) hold(s *service, seats []seat) {
 		s.ours, s.since = false, 0
 	case !s.ours:
 		s.ours, s.since = true, microsOf(a.now)
+		for _, addr := range want {
+			a.stir(addr) // what was only written to a status may be shared from now on
+		}
 	}
 	s.held = want
 	for _, t := range seats {
 		if t.got.IsValid() && t.keeps() {
-			s.reassigned = !t.asks && !slices.ContainsFunc(t.kept, a.isBarred)
+			s.reassigned = !t.asks
 		}
 	}
 }

@@ -133,7 +133,7 @@ type Decision struct {
 	Reason    Reason
 
 	Foreign    bool // the Addresses were written by others
-	Reassigned bool // they replace others by the rule of a pool: nobody has asked for that, so it may take its time
+	Reassigned bool // they replace working ones by the rule of a pool: nobody has asked for that, so it may take its time
 
 	// Unmet says, if the Reason is OK, why the Service has not all that it
 	// asks for or should have: a family is missing, a newer request cannot be

@@ -124,7 +124,7 @@ func (l *life) judgeGains(key Key, before []netip.Addr) {
 			continue // what others wrote to its status is adopted, whatever the rules
 		}
 		// By a step that concerns all, who it was shared with may have gone since.
-		if !l.grantable(o.spec, addr, shared || l.re && o.spec.SharingKey != "") {
+		if joining := shared || l.re && o.spec.SharingKey != ""; !l.grantable(o.spec, addr, joining) && !l.wasGrantable(o.spec, addr, joining) {
 			l.t.Errorf("%s got %s, which is not for it", key, addr)
 			continue
 		}
@@ -134,6 +134,16 @@ func (l *life) judgeGains(key Key, before []netip.Addr) {
 		}
 		l.judgeOrder(key, p, addr)
 	}
+}
+
+// wasGrantable is grantable by the labels that namespaces had before the step:
+// a new label is told to each Service in turn, and those before it may free
+// something that it waits for.
+func (l *life) wasGrantable(r Request, addr netip.Addr, joining bool) bool {
+	now := l.namespaces
+	defer func() { l.namespaces = now }()
+	l.namespaces = l.labelled
+	return l.grantable(r, addr, joining)
 }
 
 // judgeOrder looks for a free address of a pool that would have been next. It

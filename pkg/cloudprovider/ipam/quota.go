@@ -22,9 +22,13 @@ func (q *search) quota(p *pool, f Family, addr netip.Addr) *refusal {
 	if len(q.giving[0])+len(q.giving[1])+len(q.gone)+len(q.s.leaving) > 0 {
 		kind = onMoving
 	}
-	return refuse(QuotaExceeded, "namespace %s may not have more than %d addresses of pool %q",
+	no := refuse(QuotaExceeded, "namespace %s may not have more than %d addresses of pool %q",
 		q.s.namespace(), p.MaxPerNamespace, p.Name).
 		on(blocker{kind: kind, pool: p.Name, name: q.s.namespace()})
+	if addr.IsValid() {
+		no.on(blocker{kind: onAddress, addr: addr}) // which counts already if others of the namespace get it
+	}
+	return no
 }
 
 // givesBack returns by how many addresses the namespace will have less of a

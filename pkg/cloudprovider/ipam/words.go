@@ -9,7 +9,7 @@ import (
 
 // answer puts a decision into words.
 func (a *Allocator) answer(s *service, seats []seat) Decision {
-	d := Decision{Addresses: slices.Clone(s.held), Reason: a.reason(s, seats), Reassigned: s.reassigned}
+	d := Decision{Addresses: slices.Clone(s.held), Reason: a.reason(s, seats), Reassigned: s.reassigned && !slices.ContainsFunc(s.leaving, a.isBarred)}
 	confirmed := make([]config.Confirmation, 0, len(s.held))
 	for _, addr := range s.held {
 		confirmed = append(confirmed, a.describe(s, addr))

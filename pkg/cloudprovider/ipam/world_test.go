@@ -28,6 +28,7 @@ type world struct {
 	order      []Key // of creation
 	broken     bool  // whether writes of a status fail
 	writes     int
+	version    int // the latest one
 }
 
 // object is a Service in the API server.
@@ -94,7 +95,7 @@ func (w *world) create(spec Request, status ...netip.Addr) {
 	if spec.Created.IsZero() {
 		spec.Created = w.now
 	}
-	w.objects[spec.Key] = &object{spec: spec, status: status}
+	w.objects[spec.Key] = &object{spec: spec, status: status, version: w.next()}
 	w.order = append(w.order, spec.Key)
 	w.pass(spec.Key)
 	w.settle()
@@ -102,7 +103,7 @@ func (w *world) create(spec Request, status ...netip.Addr) {
 
 func (w *world) change(key Key, edit func(*Request)) {
 	edit(&w.objects[key].spec)
-	w.objects[key].version++
+	w.objects[key].version = w.next()
 	w.pass(key)
 	w.settle()
 }
@@ -145,14 +146,25 @@ func (w *world) write(o *object) bool {
 	if o.reason == d.Reason && o.message == d.Message && slices.Equal(o.status, d.Addresses) {
 		return false
 	}
-	kept := slices.ContainsFunc(o.status, func(a netip.Addr) bool { return slices.Contains(d.Addresses, a) })
-	if o.reason == "" || o.reason.OK() != d.Reason.OK() || !kept {
-		o.since = w.now
-	}
-	o.status, o.reason, o.message = slices.Clone(d.Addresses), d.Reason, d.Message
-	o.version++
+	w.store(o, d, w.now)
 	w.writes++
 	return true
+}
+
+// store makes a status show a decision that was made at some time.
+func (w *world) store(o *object, d Decision, at time.Time) {
+	kept := slices.ContainsFunc(o.status, func(a netip.Addr) bool { return slices.Contains(d.Addresses, a) })
+	if o.reason == "" || o.reason.OK() != d.Reason.OK() || !kept {
+		o.since = at
+	}
+	o.status, o.reason, o.message = slices.Clone(d.Addresses), d.Reason, d.Message
+	o.version = w.next()
+}
+
+// next returns a version that no object has had.
+func (w *world) next() int {
+	w.version++
+	return w.version
 }
 
 // settle serves whom the Allocator wakes until it wakes nobody.
@@ -172,6 +184,16 @@ func (w *world) settle() {
 // restart replaces the Allocator by one that has read the Services in some
 // order, and looks at each in that order.
 func (w *world) restart(order []Key) {
+	w.restore(order)
+	for _, key := range order {
+		w.pass(key)
+	}
+	w.settle()
+}
+
+// restore replaces the Allocator by one that has read the Services and decided
+// nothing.
+func (w *world) restore(order []Key) {
 	w.a = New()
 	w.a.Configure(w.pools, w.cluster)
 	var requests []Request
@@ -179,10 +201,6 @@ func (w *world) restart(order []Key) {
 		requests = append(requests, w.request(key))
 	}
 	w.a.Restore(requests)
-	for _, key := range order {
-		w.pass(key)
-	}
-	w.settle()
 }
 
 // statuses is what all statuses show, by name.
