@@ -49,6 +49,7 @@ func New(c *appconfig.CompletedConfig, namespace string) *Provider {
 	}
 	p.keeper = document.NewKeeper(source, p.service, log)
 	legacyregistry.CustomMustRegister(p.service.Collector(), p.keeper.Collector())
+	legacyregistry.MustRegister(p.service.Latency())
 	return p
 }
 

@@ -452,3 +452,21 @@ func TestDocumentThatCannotBeStoredIsNotInForceYet(t *testing.T) {
 		t.Errorf("the user is blamed: %q", got)
 	}
 }
+
+func TestB148StaleEndsWithTheGoodDocumentByteForByte(t *testing.T) {
+	c := newClient(configMap(UserConfigMap, doc("a")))
+	r := start(t, c, &target{})
+	eventually(t, "it is in force", func() bool { return r.target.last() == "a" && stored(c) != "" })
+	write(t, c, configMap(UserConfigMap, "broken"))
+	eventually(t, "the broken one is told", func() bool { return len(r.events.with("Warning ConfigurationRefused")) == 1 && r.isStale() })
+	write(t, c, configMap(UserConfigMap, doc("a")))
+	eventually(t, "it is stale no more", func() bool { return !r.isStale() })
+	if err := c.CoreV1().ConfigMaps("kube-system").Delete(context.Background(), UserConfigMap, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, c, configMap(UserConfigMap, doc("a", "b")))
+	eventually(t, "what is made again counts", func() bool { return r.target.last() == "a+b" && !r.isStale() })
+	if !slices.Equal(r.target.applied, []string{"a", "a+b"}) {
+		t.Errorf("applied: %q", r.target.applied)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -170,11 +169,7 @@ func (d duplicate) is(decided ipam.Decision) bool {
 }
 
 func (d duplicate) String() string {
-	names := make([]string, 0, len(d.holders))
-	for _, k := range d.holders {
-		names = append(names, string(k))
-	}
-	return fmt.Sprintf("%s is held by %s", d.address, strings.Join(names, ", "))
+	return fmt.Sprintf("%s is held by %s", d.address, joined(d.holders))
 }
 
 // Release forgets a Service: what it held is free.

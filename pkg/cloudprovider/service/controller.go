@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/cloud-provider/names"
+	"k8s.io/component-base/metrics"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
@@ -58,6 +59,7 @@ type Controller struct {
 
 	own        []informers.SharedInformerFactory // those that Run starts
 	watched    []watched
+	informed   cache.SharedIndexInformer // of Services
 	services   corelisters.ServiceLister
 	namespaces corelisters.NamespaceLister
 	nodes      corelisters.NodeLister
@@ -67,7 +69,11 @@ type Controller struct {
 	writes chan write
 	reads  *reads
 	pace   *pace
+	turns  *turns
+	births *births
 	counts counts
+
+	latency *metrics.Histogram // from wanting an address to having it
 
 	listed     chan struct{} // closed when everything has been listed once
 	configured chan struct{} // closed when there is a configuration
@@ -100,12 +106,16 @@ func New(o Options) *Controller {
 		workers:    o.Workers,
 		reserved:   o.Reserved,
 		own:        []informers.SharedInformerFactory{services, apiserver},
+		informed:   services.Core().V1().Services().Informer(),
 		services:   services.Core().V1().Services().Lister(),
 		namespaces: o.Shared.Core().V1().Namespaces().Lister(),
 		nodes:      o.Shared.Core().V1().Nodes().Lister(),
 		slices:     apiserver.Discovery().V1().EndpointSlices().Lister(),
 		writes:     make(chan write),
 		pace:       newPace(),
+		turns:      newTurns(),
+		births:     newBirths(),
+		latency:    newLatency(),
 		listed:     make(chan struct{}),
 		configured: make(chan struct{}),
 		restored:   make(chan struct{}),
@@ -117,7 +127,7 @@ func New(o Options) *Controller {
 	c.balancer = NewBalancer(c.namespaceLabels)
 	c.reads = newReads(c.services)
 	c.watched = []watched{
-		{informer: services.Core().V1().Services().Informer(), handler: c.onService()},
+		{informer: c.informed, handler: c.onService()},
 		{informer: o.Shared.Core().V1().Namespaces().Informer(), handler: c.onNamespace()},
 		{informer: o.Shared.Core().V1().Nodes().Informer(), handler: c.onNode()},
 		{informer: apiserver.Discovery().V1().EndpointSlices().Informer(), handler: c.onWorld()},
@@ -154,6 +164,9 @@ func (c *Controller) Balancer() *Balancer { return c.balancer }
 
 // Watch subscribes to the informers. It must be called before they start.
 func (c *Controller) Watch() error {
+	if err := c.informed.AddIndexers(externalIPIndex()); err != nil {
+		return fmt.Errorf("index Services by external IP: %w", err)
+	}
 	for i, w := range c.watched {
 		if err := w.informer.SetTransform(trim); err != nil {
 			return fmt.Errorf("trim what an informer keeps: %w", err)
@@ -246,6 +259,7 @@ func (c *Controller) restore() {
 	c.log.Info("registered what the services hold", "services", len(before), "with addresses", holders)
 	close(c.restored)
 	for _, svc := range append(c.list(), before...) {
+		c.births.wants(svc, born(svc, time.Now()))
 		c.queue.Add(keyOf(svc))
 	}
 }

@@ -205,6 +205,8 @@ func (l *leader) settle(t *testing.T) {
 	t.Helper()
 	marker := fmt.Sprintf("marker-%d", time.Now().UnixNano())
 	l.api.create(lb(marker, func(svc *v1.Service) {
+		class := "ccm-baremetal.io/announcer" // served whatever the document says of others
+		svc.Spec.LoadBalancerClass = &class
 		svc.Annotations = map[string]string{AnnotationPool: "no-such-pool"}
 	}))
 	eventually(t, "the queue is empty", func() bool {

@@ -15,11 +15,12 @@ import (
 // Reasons of events on Services, besides those of the Allocated condition.
 // Changing one is an API change.
 const (
-	reasonReleased    = "Released"          // not ours any more
-	reasonDuplicate   = "DuplicateAddress"  // another Service holds the address that this one shows
-	reasonUnknown     = "UnknownAnnotation" // an annotation under our prefix that means nothing
-	reasonNotWritten  = "StatusNotWritten"  // the API server refused the status
-	reasonOverwritten = "StatusOverwritten" // something else keeps changing the status
+	reasonReleased    = "Released"           // not ours any more
+	reasonDuplicate   = "DuplicateAddress"   // another Service holds the address that this one shows
+	reasonUnknown     = "UnknownAnnotation"  // an annotation under our prefix that means nothing
+	reasonNotWritten  = "StatusNotWritten"   // the API server refused the status
+	reasonOverwritten = "StatusOverwritten"  // something else keeps changing the status
+	reasonExternalIP  = "ExternalIPConflict" // an external IP of one Service is, or may become, the address of another
 )
 
 // An event is what is told about a Service once.

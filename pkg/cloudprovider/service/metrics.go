@@ -1,6 +1,7 @@
 package service
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,8 +16,24 @@ import (
 type counts struct {
 	duplicates, repairs, restored atomic.Int64
 
-	mu      sync.Mutex
-	patches map[outcome]int
+	mu        sync.Mutex
+	patches   map[outcome]int
+	decisions map[ipam.Reason]int
+}
+
+func (c *counts) decided(r ipam.Reason) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.decisions == nil {
+		c.decisions = map[ipam.Reason]int{}
+	}
+	c.decisions[r]++
+}
+
+func (c *counts) decisionsByReason() map[ipam.Reason]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.decisions)
 }
 
 func (c *counts) patch(o outcome) {
@@ -45,18 +62,35 @@ type collector struct {
 
 	controller *Controller
 
-	size, used, cooling, waiting, patches, duplicates, repairs, restored *metrics.Desc
+	size, used, cooling, waiting, moving, decisions, patches, duplicates, repairs, restored *metrics.Desc
 }
+
+// newLatency counts in buckets that tell a quick answer from one that had to
+// wait for the API server, or for an address.
+func newLatency() *metrics.Histogram {
+	return metrics.NewHistogram(&metrics.HistogramOpts{
+		Name:           "ccm_baremetal_allocation_latency_seconds",
+		Help:           "From the creation of a Service, or from its becoming a LoadBalancer, to the writing of its first address.",
+		Buckets:        []float64{0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300},
+		StabilityLevel: metrics.ALPHA,
+	})
+}
+
+// Latency returns what counts how long Services wait for their first address;
+// the caller registers it, once.
+func (c *Controller) Latency() metrics.Registerable { return c.latency }
 
 // Collector returns what renders the controller's metrics; the caller
 // registers it, once.
 func (c *Controller) Collector() metrics.StableCollector {
 	return &collector{
 		controller: c,
-		size:       metric("pool_addresses", "Addresses that a pool has.", "pool", "family"),
-		used:       metric("pool_addresses_used", "Addresses of a pool that Services hold.", "pool", "family"),
+		size:       metric("pool_addresses", "Addresses of a pool that can be given out or are held.", "pool", "family"),
+		used:       metric("pool_addresses_used", "Addresses of a pool that Services hold, or that a status still shows.", "pool", "family"),
 		cooling:    metric("pool_addresses_cooling", "Addresses of a pool that were freed so recently that they are given out last.", "pool", "family"),
 		waiting:    metric("services_waiting", "Services that do not have what they ask for, by the reason in their condition.", "reason"),
+		moving:     metric("services_moving", "Services that wait for their turn to be moved by onMismatch: reassign."),
+		decisions:  metric("decisions_total", "How often it was decided about a Service, by the reason of the outcome.", "reason"),
 		patches:    metric("service_patches_total", "Patches of a Service's status, by what became of them.", "result"),
 		duplicates: metric("duplicate_addresses_total", "Addresses found in the status of a Service although another one holds them."),
 		repairs:    metric("status_repairs_total", "Writes that put right what something else had changed."),
@@ -66,7 +100,7 @@ func (c *Controller) Collector() metrics.StableCollector {
 
 // DescribeWithStability names the metrics.
 func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
-	for _, d := range []*metrics.Desc{c.size, c.used, c.cooling, c.waiting, c.patches, c.duplicates, c.repairs, c.restored} {
+	for _, d := range []*metrics.Desc{c.size, c.used, c.cooling, c.waiting, c.moving, c.decisions, c.patches, c.duplicates, c.repairs, c.restored} {
 		ch <- d
 	}
 }
@@ -88,7 +122,12 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	for _, reason := range sortedReasons(state.Waiting) {
 		gauge(c.waiting, float64(state.Waiting[reason]), string(reason))
 	}
+	gauge(c.moving, float64(c.controller.turns.waiting(time.Now())))
 	counts := &c.controller.counts
+	decisions := counts.decisionsByReason()
+	for _, reason := range sortedReasons(decisions) {
+		counter(c.decisions, float64(decisions[reason]), string(reason))
+	}
 	for _, o := range outcomes() {
 		counter(c.patches, float64(counts.patched(o)), string(o))
 	}
@@ -97,11 +136,6 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	gauge(c.restored, float64(counts.restored.Load()))
 }
 
-func sortedReasons(waiting map[ipam.Reason]int) []ipam.Reason {
-	out := make([]ipam.Reason, 0, len(waiting))
-	for reason := range waiting {
-		out = append(out, reason)
-	}
-	slices.Sort(out)
-	return out
+func sortedReasons(counted map[ipam.Reason]int) []ipam.Reason {
+	return slices.Sorted(maps.Keys(counted))
 }

@@ -7,8 +7,44 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
 )
+
+var stable = []string{"ccm_baremetal_pool_addresses", "ccm_baremetal_pool_addresses_used", "ccm_baremetal_pool_addresses_cooling",
+	"ccm_baremetal_services_waiting", "ccm_baremetal_services_moving", "ccm_baremetal_service_patches_total",
+	"ccm_baremetal_duplicate_addresses_total", "ccm_baremetal_status_repairs_total", "ccm_baremetal_restored_services"}
+
+func TestLatencyIsThatOfTheFirstAddress(t *testing.T) {
+	api := newAPIServer()
+	created := func(ago time.Duration) func(*v1.Service) {
+		return func(svc *v1.Service) {
+			svc.CreationTimestamp = metav1.NewTime(time.Now().Add(-ago).Truncate(time.Second))
+		}
+	}
+	api.create(lb("old", created(time.Hour))) // before anybody led
+	api.create(lb("served", given(time.Hour, "192.0.2.12")))
+	l := lead(t, api, pool(3))
+	registry := metrics.NewKubeRegistry()
+	registry.MustRegister(l.Latency())
+	api.awaitAddress(t, "web/old")
+	api.create(lb("new", created(0)))
+	api.awaitAddress(t, "web/new")
+	l.settle(t)
+	families, err := registry.Gather()
+	if err != nil || len(families) != 1 {
+		t.Fatalf("%v, %v", families, err)
+	}
+	h := families[0].GetMetric()[0].GetHistogram()
+	if n, sum := h.GetSampleCount(), h.GetSampleSum(); n != 2 || sum < 3598 || sum > 3600+patience.Seconds() {
+		t.Errorf("an hour and next to nothing: %d samples make %v s", n, sum)
+	}
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("promlint: %v, %v", problems, err)
+	}
+}
 
 func TestMetrics(t *testing.T) {
 	api := newAPIServer()
@@ -28,8 +64,13 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer golden.Close()
-	if err := testutil.GatherAndCompare(registry, golden); err != nil {
+	// How often it was decided depends on what came together.
+	if err := testutil.GatherAndCompare(registry, golden, stable...); err != nil {
 		t.Error(err)
+	}
+	decided := l.counts.decisionsByReason()
+	if decided[ipam.Allocated] < 2 || decided[ipam.PoolExhausted] < 1 || decided[ipam.FamilyUnavailable] < 1 || len(decided) != 3 {
+		t.Errorf("decisions: %v", decided)
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("promlint: %v, %v", problems, err)

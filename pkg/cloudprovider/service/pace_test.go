@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
 )
 
 func TestPausesBetweenRepairsDouble(t *testing.T) {
@@ -45,6 +47,36 @@ func TestPausesBetweenRepairsDouble(t *testing.T) {
 	p.forget("web/s")
 	if n := p.wrote("web/s", "a", now); n != 0 {
 		t.Errorf("after it was forgotten: %d", n)
+	}
+}
+
+func TestMovesTakeTurns(t *testing.T) {
+	turns := newTurns()
+	pause := func(key ipam.Key, at, want time.Duration) {
+		t.Helper()
+		if got := turns.pause(key, 10*time.Second, noon.Add(at)); got != want {
+			t.Errorf("%s at %s: waits for %s, want %s", key, at, got, want)
+		}
+	}
+	const s = time.Second
+	pause("a", 0, 0)
+	pause("b", 0, 10*s)
+	pause("c", 1*s, 19*s)
+	pause("b", 4*s, 6*s) // keeps its turn
+	if got := turns.waiting(noon.Add(4 * s)); got != 2 {
+		t.Errorf("%d wait", got)
+	}
+	turns.forget("a")
+	pause("b", 10*s, 0)
+	pause("b", 11*s, 0) // the write has failed
+	turns.forget("b")
+	turns.forget("c") // need not move any more
+	pause("d", 12*s, 8*s)
+	pause("d", 20*s, 0)
+	turns.forget("d")
+	pause("e", time.Hour, 0)
+	if got := turns.pause("f", 0, noon.Add(time.Hour)); got != 0 {
+		t.Errorf("without an interval: %s", got)
 	}
 }
 

@@ -16,6 +16,8 @@ type write struct {
 	want  status
 	patch []byte
 	news  []event
+
+	reassigned bool // it moves by the rule of a pool, and has to wait for its turn
 }
 
 // decideAll looks at one queued key after the other, until the queue shuts
@@ -60,6 +62,8 @@ func (c *Controller) look(key ipam.Key, now time.Time) *write {
 	if svc == nil {
 		c.balancer.Release(key, now)
 		c.pace.forget(key)
+		c.turns.forget(key)
+		c.births.take(key)
 		c.takeRefused(key)
 		c.queue.Forget(key)
 		return nil
@@ -84,15 +88,31 @@ func (c *Controller) pass(svc *v1.Service, now time.Time) *write {
 	if !stays && (w.patch == nil || len(held(svc)) == 0) {
 		c.balancer.Release(key, now) // else when the write has been made
 	}
+	if !w.reassigned {
+		c.turns.forget(key)
+	}
 	if w.patch == nil {
 		c.queue.Forget(key)
 		return nil
 	}
-	if pause := c.pace.pause(key, w.want.String(), now); pause > 0 {
+	if pause := c.pause(key, w, now); pause > 0 {
 		c.queue.AddAfter(key, pause)
 		return nil
 	}
 	return &w
+}
+
+// pause returns how long a write has to wait: because it moves a Service by
+// the rule of a pool, or because it repeats what somebody else has undone.
+func (c *Controller) pause(key ipam.Key, w write, now time.Time) time.Duration {
+	pause := c.pace.pause(key, w.want.String(), now)
+	if w.reassigned {
+		c.mu.Lock()
+		interval := c.config.Services.ReassignInterval
+		c.mu.Unlock()
+		pause = max(pause, c.turns.pause(key, interval, now))
+	}
+	return pause
 }
 
 // decide returns what the status of a Service is to become, and whether the
@@ -110,6 +130,7 @@ func (c *Controller) decide(svc *v1.Service, now time.Time) (w write, stays bool
 	case leaving:
 		return write{svc: svc, want: untouched(svc)}, true
 	case !ours:
+		c.births.take(key)
 		want := abandoned(svc, c.balancer.Assigned(key))
 		return write{svc: svc, want: want, news: farewell(svc)}, false
 	}
@@ -117,8 +138,9 @@ func (c *Controller) decide(svc *v1.Service, now time.Time) (w write, stays bool
 	if err != nil {
 		panic(fmt.Sprintf("decide about %s before restore: %v", key, err))
 	}
+	c.counts.decided(answer.Reason)
 	want := granted(svc, answer.Decision, now)
-	return write{svc: svc, want: want, news: news(svc, want, answer)}, true
+	return write{svc: svc, want: want, news: news(svc, want, answer), reassigned: answer.Reassigned}, true
 }
 
 // takeRefused tells, once, whether the last write of a Service was refused.

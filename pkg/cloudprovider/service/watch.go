@@ -3,6 +3,7 @@ package service
 import (
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -29,14 +30,33 @@ func (c *Controller) onService() cache.ResourceEventHandler {
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    look,
-		UpdateFunc: func(_, obj any) { look(obj) },
+		AddFunc: func(obj any) {
+			if svc, ok := obj.(*v1.Service); ok && c.listening() {
+				c.births.wants(svc, born(svc, time.Now()))
+				c.tell(svc, c.balancer.externalNews(nil, svc))
+			}
+			look(obj)
+		},
+		UpdateFunc: func(was, is any) {
+			if before, after := was.(*v1.Service), is.(*v1.Service); c.listening() {
+				c.births.wants(after, time.Now()) // of another type before, or without its address
+				c.tell(after, c.balancer.externalNews(before, after))
+			}
+			look(is)
+		},
 		DeleteFunc: func(obj any) {
 			// The last state may be unknown, then obj is a tombstone.
 			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil && c.listening() {
 				c.queue.Add(ipam.Key(key))
 			}
 		},
+	}
+}
+
+// tell emits events about a Service.
+func (c *Controller) tell(svc *v1.Service, events []event) {
+	for _, e := range events {
+		c.events.Event(svc, e.kind, e.reason, e.message)
 	}
 }
 

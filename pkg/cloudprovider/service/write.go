@@ -2,12 +2,16 @@ package service
 
 import (
 	"context"
+	"net/netip"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // FieldManager owns, in a Service's managedFields, what this controller wrote.
@@ -91,8 +95,9 @@ func (c *Controller) wrote(w write, fresh *v1.Service) {
 		if e.reason == reasonDuplicate {
 			c.counts.duplicates.Add(1)
 		}
-		c.events.Event(w.svc, e.kind, e.reason, e.message)
 	}
+	c.tell(w.svc, w.news)
+	c.gave(w)
 	if n := c.pace.wrote(key, w.want.String(), time.Now()); n > 0 {
 		c.counts.repairs.Add(1)
 		if n == fightAt {
@@ -101,6 +106,24 @@ func (c *Controller) wrote(w write, fresh *v1.Service) {
 		}
 	}
 	c.log.Info("status of a service written", "service", key, "status", w.want.String())
+}
+
+// gave looks at the addresses that a Service did not have before a write.
+func (c *Controller) gave(w write) {
+	if w.want.condition == nil || w.want.condition.Status != metav1.ConditionTrue {
+		return
+	}
+	before := held(w.svc)
+	var given []netip.Addr
+	for _, confirmed := range config.Confirmed(w.want.condition.Message) {
+		if !slices.Contains(before, confirmed.Address) {
+			given = append(given, confirmed.Address)
+		}
+	}
+	c.tell(w.svc, externalConflicts(w.svc, given, c.informed.GetIndexer()))
+	if since, waited := c.births.take(keyOf(w.svc)); waited && len(given) > 0 {
+		c.latency.Observe(time.Since(since).Seconds())
+	}
 }
 
 // refresh looks at a Service that has changed, so that the next pass need not
