@@ -116,6 +116,30 @@ func TestDoubtfulTakeOverIsLeftToWhoAnswers(t *testing.T) {
 	}
 }
 
+// The answers to thousands of questions may be too many at a time.
+func TestAnswerThatTheLoopHasMissedPreventsAClaim(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.set(doubted(own(vip, eth(1))))
+		b.after(150 * time.Millisecond)
+		room := b.s.sightings
+		must(t, b.s.do(context.Background(), func() {
+			r := reader{sightings: nil, wake: b.s.wake} // a channel that never has room
+			r.saw(verdict{seen: b.s.links[1].arp.claims[vip], by: winnerMAC})
+		}))
+		if len(room) != 0 {
+			t.Fatal("the loop was told")
+		}
+		b.after(200 * time.Millisecond)
+		if b.answers(1, vip) {
+			t.Error("answers although somebody else did")
+		}
+		b.after(200 * time.Millisecond)
+		if !b.answers(1, vip) {
+			t.Error("does not answer although nobody did when it asked again")
+		}
+	})
+}
+
 // With more than half of the announcers in view again there is no doubt left.
 func TestDoubtThatEndsClaimsAtOnce(t *testing.T) {
 	for _, answered := range []bool{false, true} {

@@ -64,6 +64,9 @@ type claim struct {
 	yieldBy  time.Time // when a hand-over ends without a winner
 	rivals   rivals
 
+	// missed: there was no room to tell the loop of a station that has the address.
+	missed atomic.Bool
+
 	// peers is what a reader knows of want while the claim yields.
 	peers atomic.Pointer[map[string]string]
 }
@@ -126,6 +129,7 @@ func (c *claim) heeds(by holder) bool { return c.want.Ask || c.refuses() && by.n
 // ask asks the wire, and takes the address if nobody answers.
 func (c *claim) ask(now time.Time) {
 	c.state.Store(silent)
+	c.missed.Store(false)
 	c.asking, c.asked, c.left, c.since = true, 0, holder{}, now
 	c.step = probeStep
 	c.schedule(now)
@@ -213,6 +217,8 @@ func (c *claim) repeat(now time.Time) {
 // turn comes before the step that is due.
 func (c *claim) turn(now time.Time) {
 	switch {
+	case c.asking && c.step != probeStep && c.missed.Load():
+		c.ask(now) // somebody has answered, and it is not known who
 	case c.asking && c.step != probeStep:
 		c.take(now) // nobody has answered
 	case !c.asking && c.left != holder{} && c.want.Ask:

@@ -26,8 +26,22 @@ func (s *Speaker) run() {
 		case <-timer.C:
 		}
 		timer.Stop()
+		s.hear()
 		if wake := s.turn(time.Now()); !wake.IsZero() {
 			timer.Reset(time.Until(wake))
+		}
+	}
+}
+
+// hear judges what readers have seen. It comes before everything that is due:
+// after a stall an answer may be waiting to a question whose time is up.
+func (s *Speaker) hear() {
+	for range sightingRoom {
+		select {
+		case g := <-s.sightings:
+			s.sighted(time.Now(), g)
+		default:
+			return
 		}
 	}
 }

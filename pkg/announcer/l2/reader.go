@@ -99,7 +99,8 @@ func (r *reader) handle(frame, buf []byte, send func([]byte) error) {
 }
 
 // saw ends a hand-over whose winner was heard, and tells the loop of any other
-// station. What the loop has no room for it will hear of again.
+// station. What the loop has no room for it will hear of again, and an address
+// that it is asking for it asks for again.
 func (r *reader) saw(v verdict) {
 	if v.announced && v.seen.release(v.by) {
 		r.nudge()
@@ -108,6 +109,7 @@ func (r *reader) saw(v verdict) {
 	select {
 	case r.sightings <- sighting{v.seen, v.by, v.announced}:
 	default:
+		v.seen.missed.Store(true)
 	}
 }
 
