@@ -30,6 +30,7 @@ func (d *decoder) assemble(doc documentDoc) Config {
 		advertisement.Name = name
 		c.Advertisements = append(c.Advertisements, advertisement)
 	}
+	c.Nodes = d.nodes(doc.nodes, c.Pools)
 	if len(c.Advertisements) == 0 {
 		layer2 := defaultLayer2()
 		c.Advertisements = []Advertisement{{Name: defaultName, Layer2: &layer2}}

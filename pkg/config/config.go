@@ -27,6 +27,7 @@ type Config struct {
 	Membership     Membership
 	ExcludeLabel   ExcludeLabel
 	DataPathCheck  DataPathCheck
+	Nodes          Nodes
 
 	// Hash identifies the document that this Config was read from: the first
 	// 12 hexadecimal digits of the SHA-256 of its bytes.

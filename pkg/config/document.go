@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"math"
-	"net/netip"
 	"path"
 	"regexp"
 	"strings"
@@ -22,6 +21,7 @@ type documentDoc struct {
 	membership     Membership
 	excludeLabel   ExcludeLabel
 	dataPathCheck  DataPathCheck
+	nodes          nodesDoc
 }
 
 // poolDoc is a Pool without the fields that have to be worked out.
@@ -56,6 +56,7 @@ var documentShape = object(
 			membership:    defaultMembership(),
 			excludeLabel:  HonourLabel,
 			dataPathCheck: DataPathAuto,
+			nodes:         defaultNodes(),
 		}
 	},
 	required(checked[documentDoc]("apiVersion", exactly(APIVersion),
@@ -79,9 +80,10 @@ var documentShape = object(
 	field("excludeLabel", oneOf(HonourLabel, IgnoreLabel), func(d *documentDoc) *ExcludeLabel { return &d.excludeLabel },
 		"Whether a Node with the label `node.kubernetes.io/exclude-from-external-load-balancers` announces nothing. kubeadm sets that label on control-plane nodes."),
 	later[documentDoc]("bgp", "it announces by layer 2 only"),
-	later[documentDoc]("nodes", "it takes no inventory"),
 	field("dataPathCheck", oneOf(DataPathAuto, DataPathOff), func(d *documentDoc) *DataPathCheck { return &d.dataPathCheck },
 		"Whether a node whose kube-proxy says on port 10256 that it is unwell announces nothing. Where nothing answers there, nothing follows from it."),
+	field("nodes", nodesShape, func(d *documentDoc) *nodesDoc { return &d.nodes },
+		"What is known about the machines of the cluster, and what follows from it for their Nodes."),
 )
 
 func defaultServices() Services {
@@ -289,15 +291,9 @@ func interfacePattern() shape[string] {
 
 func gossipNetwork() shape[string] {
 	return text("a CIDR", "10.0.0.0/8", func(s string) string {
-		prefix, err := netip.ParsePrefix(s)
-		switch {
-		case s == "":
+		if s == "" {
 			return ""
-		case err != nil:
-			return "is no CIDR, for example 10.0.0.0/8"
-		case prefix.Masked() != prefix:
-			return fmt.Sprintf("has host bits set: write %s", prefix.Masked())
 		}
-		return ""
+		return cidrFault(s)
 	}, map[string]any{"pattern": `^([0-9A-Fa-f.:]+/[0-9]+)?$`})
 }

@@ -129,6 +129,16 @@ func checkConfig(t *testing.T, c config.Config) {
 			}
 		}
 	}
+	for _, m := range c.Nodes.Inventory {
+		if (m.Name == "") == (len(m.Selector) == 0) {
+			t.Errorf("an entry for nobody, or for everybody: %+v", m)
+		}
+		for _, a := range m.Addresses {
+			if _, taken := c.PoolOf(a); taken {
+				t.Errorf("%s is a machine's and in a pool", a)
+			}
+		}
+	}
 	slices.SortFunc(all, func(a, b netipx.IPRange) int { return a.From().Compare(b.From()) })
 	ascending(t, all)
 }

@@ -103,10 +103,25 @@ func render(c config.Config) string {
 			line("  layer 2 on %v, every %s, conflicts: %s", a.Layer2.Interfaces, a.Layer2.GratuitousRefresh, a.Layer2.ConflictDetection)
 		}
 	}
+	renderNodes(line, c.Nodes)
 	for _, w := range config.Warnings(c) {
 		line("warning: %v", w)
 	}
 	return b.String()
+}
+
+func renderNodes(line func(string, ...any), n config.Nodes) {
+	line("nodes: source %s, internal %v, external %v, never %v, delete the gone: %t after %s",
+		n.Source, n.InternalCIDRs, n.ExternalCIDRs, n.Exclude, n.DeleteGone, n.GoneAfter)
+	for _, m := range n.Inventory {
+		line("  node %q or %v: provider ID %q, addresses %v, zone %q, region %q, type %q, labels %v, decommissioned %t",
+			m.Name, m.Selector, m.ProviderID, m.Addresses, m.Zone, m.Region, m.InstanceType, m.Labels, m.Decommissioned)
+	}
+	if m := n.Metal3; n.Source == config.SourceMetal3 {
+		line("  metal3: secret %q, namespace %s; labels %s, %s, %s and %v; addresses %t, by name %t, without host %t, missing: %s",
+			m.KubeconfigSecret, m.Namespace, m.ZoneLabel, m.RegionLabel, m.InstanceTypeLabel, m.Labels,
+			m.HostAddresses, m.MatchHostNames, m.InitializeWithoutHost, m.OnMissingHost)
+	}
 }
 
 // faultsOf returns what is wrong with a document, and fails if nothing is.

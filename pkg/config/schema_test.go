@@ -36,7 +36,7 @@ func TestSchemaFileIsUpToDate(t *testing.T) {
 func TestSchemaAgreesWithLoad(t *testing.T) {
 	knows := []string{
 		"empty-lists-that-do-not", "head", "later-release", "no-pools", "no-values", "other-product", "unknown-keys",
-		"wrong-types", "wrong-words", "not-a-mapping", "old-format", "unquoted-ipv6",
+		"wrong-types", "wrong-words", "not-a-mapping", "old-format", "unquoted-ipv6", "nodes-wrong", "nodes-metal3-wrong",
 	}
 	for name, archive := range goldens(t) {
 		name = strings.TrimSuffix(filepath.Base(name), ".txtar")

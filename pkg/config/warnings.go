@@ -32,7 +32,7 @@ func Warnings(c Config) []Error {
 			out = append(out, Error{Path: fmt.Sprintf("advertisements[%d] (%s)", i, a.Name), Message: message})
 		}
 	}
-	return out
+	return append(out, c.Nodes.warnings()...)
 }
 
 // warnings returns what is odd about the advertisement alone. Of other links
@@ -46,6 +46,23 @@ func (a Advertisement) warnings() []string {
 		if slices.Contains(a.Layer2.Interfaces, name) {
 			out = append(out, fmt.Sprintf("names the interface %s, on which nothing is ever announced: nobody can be reached by it", name))
 		}
+	}
+	return out
+}
+
+// warnings returns what is odd about the Nodes.
+func (n Nodes) warnings() []Error {
+	var out []Error
+	for i, m := range n.Inventory {
+		if m.Decommissioned && !n.DeleteGone {
+			out = append(out, Error{
+				Path:    fmt.Sprintf("nodes.inventory[%d].decommissioned", i),
+				Message: "no Node is deleted without nodes.deleteGone: there will be an event and no more",
+			})
+		}
+	}
+	if n.Source == SourceStatic && n.Metal3.Namespace != "" {
+		out = append(out, Error{Path: "nodes.metal3", Message: "has no effect without nodes.source: metal3"})
 	}
 	return out
 }
