@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -44,10 +45,13 @@ func newCommand(ctx context.Context) (*cobra.Command, error) {
 		return nil, fmt.Errorf("set the defaults of the framework: %w", err)
 	}
 	f := &flags{}
+	controllers := cloudprovider.Controllers()
 	initialize := func(c *appconfig.CompletedConfig) cloud.Interface {
+		// By now --controllers has been checked against all of them.
+		maps.DeleteFunc(controllers, cloudprovider.Disabled(c))
 		return cloudprovider.New(c, f.namespace)
 	}
-	cmd := app.NewCloudControllerManagerCommand(o, initialize, cloudprovider.Controllers(), cloudprovider.Aliases(),
+	cmd := app.NewCloudControllerManagerCommand(o, initialize, controllers, cloudprovider.Aliases(),
 		cliflag.NamedFlagSets{}, ctx.Done())
 	own := f.set()
 	cmd.Flags().AddFlagSet(own)
@@ -80,6 +84,8 @@ func newOptions() (*options.CloudControllerManagerOptions, error) {
 	o.Generic.ClientConnection.QPS = 100
 	o.Generic.ClientConnection.Burst = 200
 	o.ServiceController.ConcurrentServiceSyncs = 8
+	// A thousand Nodes that join at once are initialized within a minute.
+	o.NodeController.ConcurrentNodeSyncs = 8
 	// Who asks for /metrics presents a token, which the API server reviews.
 	// Client certificates would need the right to read another ConfigMap.
 	o.Authentication.SkipInClusterLookup = true

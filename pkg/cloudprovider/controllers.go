@@ -2,6 +2,7 @@ package cloudprovider
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
 	appconfig "k8s.io/cloud-provider/app/config"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/instances"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/service"
 )
 
@@ -41,14 +44,23 @@ func New(c *appconfig.CompletedConfig, namespace string) *Provider {
 			Workers:  int(c.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
 			Reserved: host(c.Kubeconfig.Host),
 		}),
+		instances: instances.New(instances.Options{
+			Client:    client,
+			Config:    rest.AddUserAgent(rest.CopyConfig(c.Kubeconfig), component),
+			Namespace: namespace,
+			Shared:    c.SharedInformers,
+			Events:    events,
+			Log:       log,
+		}),
 		gossip: &gossipKey{client: client, namespace: namespace, log: log},
 	}
+	p.labels = instances.NewLabeller(p.instances)
 	source := document.Source(&document.ConfigMap{Client: client, Namespace: namespace, Events: events})
 	if file := c.ComponentConfig.KubeCloudShared.CloudProvider.CloudConfigFile; file != "" {
 		source = &document.File{Path: file}
 	}
-	p.keeper = document.NewKeeper(source, p.service, log)
-	legacyregistry.CustomMustRegister(p.service.Collector(), p.keeper.Collector())
+	p.keeper = document.NewKeeper(source, p, log)
+	legacyregistry.CustomMustRegister(p.service.Collector(), p.instances.Collector(), p.keeper.Collector())
 	legacyregistry.MustRegister(p.service.Latency())
 	return p
 }
@@ -71,9 +83,8 @@ func host(server string) []netip.Addr {
 }
 
 // Controllers returns what runs on the leader, by the names under which the
-// framework knows it. The framework's own Node controllers are left out, as
-// long as the provider has no InstancesV2, and so nothing touches a Node; its
-// route controller is left out for good.
+// framework knows it. Its route controller is left out, as nothing here makes
+// routes.
 func Controllers() map[string]app.ControllerInitFuncConstructor {
 	return map[string]app.ControllerInitFuncConstructor{
 		names.ServiceLBController: start(func(ctx context.Context, p *Provider) (controller.Interface, error) {
@@ -82,6 +93,21 @@ func Controllers() map[string]app.ControllerInitFuncConstructor {
 			}
 			go p.service.Run(ctx)
 			return p.service, nil
+		}),
+		names.CloudNodeController: {
+			InitContext: app.ControllerInitContext{ClientName: component},
+			Constructor: nodeController,
+		},
+		names.CloudNodeLifecycleController: {
+			InitContext: app.ControllerInitContext{ClientName: component},
+			Constructor: lifecycleController,
+		},
+		instances.LabelController: start(func(ctx context.Context, p *Provider) (controller.Interface, error) {
+			if err := errors.Join(p.follow(ctx), p.labels.Watch()); err != nil {
+				return nil, err
+			}
+			go p.labels.Run(ctx)
+			return p.labels, nil
 		}),
 		document.ControllerName: start(func(ctx context.Context, p *Provider) (controller.Interface, error) {
 			go p.keeper.Run(ctx)
@@ -96,7 +122,20 @@ func Controllers() map[string]app.ControllerInitFuncConstructor {
 
 // Aliases returns the short names of controllers for --controllers.
 func Aliases() map[string]string {
-	return map[string]string{"service": names.ServiceLBController}
+	return map[string]string{
+		"service":              names.ServiceLBController,
+		"cloud-node":           names.CloudNodeController,
+		"cloud-node-lifecycle": names.CloudNodeLifecycleController,
+	}
+}
+
+// Disabled returns a function that tells whether --controllers leaves a
+// controller out. The framework would warn about each of those, although it
+// was told so.
+func Disabled(c *appconfig.CompletedConfig) func(name string, _ app.ControllerInitFuncConstructor) bool {
+	return func(name string, _ app.ControllerInitFuncConstructor) bool {
+		return !controllerapp.IsControllerEnabled(name, app.ControllersDisabledByDefault, c.ComponentConfig.Generic.Controllers)
+	}
 }
 
 // start adapts a function to the three stages in which the framework starts a

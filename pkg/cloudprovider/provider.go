@@ -1,13 +1,18 @@
 // Package cloudprovider is the cloud provider "baremetal": what the
 // cloud-controller-manager framework asks of a cloud, and the controllers that
-// this one brings along. This release answers for load balancers only.
+// this one brings along: for load balancers and for Nodes.
 package cloudprovider
 
 import (
+	"context"
+	"sync"
+
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/instances"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/service"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // Name is the name of the provider, as in --cloud-provider. Changing it is an
@@ -17,9 +22,13 @@ const Name = "baremetal"
 // A Provider implements cloudprovider.Interface, and holds the controllers
 // that run on the leader.
 type Provider struct {
-	service *service.Controller
-	keeper  *document.Keeper
-	gossip  *gossipKey
+	service   *service.Controller
+	instances *instances.Instances
+	labels    *instances.Labeller
+	keeper    *document.Keeper
+	gossip    *gossipKey
+
+	machines sync.Once // the first controller that is for Nodes starts what they share
 }
 
 var _ cloudprovider.Interface = (*Provider)(nil)
@@ -35,8 +44,8 @@ func (p *Provider) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
 // Instances is not supported.
 func (p *Provider) Instances() (cloudprovider.Instances, bool) { return nil, false }
 
-// InstancesV2 is not supported.
-func (p *Provider) InstancesV2() (cloudprovider.InstancesV2, bool) { return nil, false }
+// InstancesV2 returns what answers for the machines of Nodes.
+func (p *Provider) InstancesV2() (cloudprovider.InstancesV2, bool) { return p.instances, true }
 
 // Zones is not supported.
 func (p *Provider) Zones() (cloudprovider.Zones, bool) { return nil, false }
@@ -52,3 +61,25 @@ func (p *Provider) ProviderName() string { return Name }
 
 // HasClusterID returns true: nothing has to be tagged.
 func (p *Provider) HasClusterID() bool { return true }
+
+// Apply puts a configuration in force, for Services and for Nodes. It returns
+// at once.
+func (p *Provider) Apply(c config.Config) {
+	p.service.Apply(c)
+	p.instances.Apply(c)
+}
+
+// Impact tells which addresses in use a configuration would take away: see
+// service.Controller.
+func (p *Provider) Impact(ctx context.Context, c config.Config) (lost []string, inUse int, err error) {
+	return p.service.Impact(ctx, c)
+}
+
+// follow sets to work what all controllers of Nodes share, once.
+func (p *Provider) follow(ctx context.Context) (err error) {
+	p.machines.Do(func() {
+		err = p.instances.Watch()
+		go p.instances.Run(ctx)
+	})
+	return err
+}

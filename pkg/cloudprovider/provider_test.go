@@ -10,15 +10,17 @@ import (
 	"k8s.io/cloud-provider/names"
 )
 
-func TestProviderIsALoadBalancerAndNothingElse(t *testing.T) {
+func TestProviderIsForLoadBalancersAndNodesAndNothingElse(t *testing.T) {
 	p := provider(fake.NewClientset())
+	if _, supported := p.InstancesV2(); !supported {
+		t.Error("Nodes are not supported")
+	}
 	_, instances := p.Instances()
-	_, instancesV2 := p.InstancesV2()
 	_, zones := p.Zones()
 	_, clusters := p.Clusters()
 	_, routes := p.Routes()
-	if instances || instancesV2 || zones || clusters || routes {
-		t.Error("more than a load balancer is supported")
+	if instances || zones || clusters || routes {
+		t.Error("more than that is supported")
 	}
 	if p.ProviderName() != "baremetal" || !p.HasClusterID() {
 		t.Errorf("name %q, cluster ID %v", p.ProviderName(), p.HasClusterID())
@@ -26,8 +28,10 @@ func TestProviderIsALoadBalancerAndNothingElse(t *testing.T) {
 	p.Initialize(nil, nil)
 }
 
-func TestOnlyOurControllersRun(t *testing.T) {
-	want := []string{"configuration-controller", "gossip-key-controller", "service-lb-controller"}
+func TestControllersAndTheirAliases(t *testing.T) {
+	want := []string{
+		"cloud-node-controller", "cloud-node-lifecycle-controller", "configuration-controller", "gossip-key-controller", "node-label-controller", "service-lb-controller",
+	}
 	if got := slices.Sorted(maps.Keys(Controllers())); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

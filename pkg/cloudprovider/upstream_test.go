@@ -15,12 +15,14 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/api"
 	upstream "k8s.io/cloud-provider/controllers/service"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/instances"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/service"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
@@ -37,14 +39,20 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// provider returns a Provider whose own controller does not run.
+// provider returns a Provider whose own controllers do not run.
 func provider(client *fake.Clientset) *Provider {
-	return &Provider{service: service.New(service.Options{
-		Client: client,
-		Shared: informers.NewSharedInformerFactory(client, 0),
-		Events: record.NewFakeRecorder(10),
-		Log:    slog.New(slog.DiscardHandler),
-	})}
+	shared, events := informers.NewSharedInformerFactory(client, 0), record.NewFakeRecorder(10)
+	p := forNodes(client, shared, events)
+	p.service = service.New(service.Options{Client: client, Shared: shared, Events: events, Log: slog.New(slog.DiscardHandler)})
+	return p
+}
+
+// forNodes returns a Provider that can be used for Nodes only.
+func forNodes(client *fake.Clientset, shared informers.SharedInformerFactory, events record.EventRecorder) *Provider {
+	i := instances.New(instances.Options{
+		Client: client, Config: &rest.Config{}, Namespace: "kube-system", Shared: shared, Events: events, Log: slog.New(slog.DiscardHandler),
+	})
+	return &Provider{instances: i, labels: instances.NewLabeller(i)}
 }
 
 // ready puts a pool of that many addresses in force, with nothing held yet.

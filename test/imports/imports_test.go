@@ -22,6 +22,7 @@ const module = "github.com/ccm-baremetal/ccm-baremetal"
 var pure = []string{
 	"pkg/config",
 	"pkg/cloudprovider/ipam",
+	"pkg/cloudprovider/instances/decide",
 	"pkg/announcer/election",
 	"pkg/announcer/plan",
 	"pkg/announcer/settling",
@@ -47,7 +48,7 @@ var ours = map[string][]string{
 	"pkg/cloudprovider/ipam":     {"pkg/config"},
 	"pkg/cloudprovider/document": {"pkg/config"},
 	"pkg/cloudprovider/service":  {"pkg/config", "pkg/cloudprovider/ipam"},
-	"pkg/cloudprovider":          {"pkg/config", "pkg/cloudprovider/ipam", "pkg/cloudprovider/document", "pkg/cloudprovider/service"},
+	"pkg/cloudprovider":          {"pkg/config", "pkg/cloudprovider/ipam", "pkg/cloudprovider/document", "pkg/cloudprovider/service", "pkg/cloudprovider/instances"},
 	"pkg/announcer/election":     {"pkg/config"},
 	"pkg/announcer/plan":         {"pkg/config", "pkg/announcer/election"},
 	"pkg/announcer":              {"pkg/config", "pkg/announcer/plan"},
@@ -58,6 +59,9 @@ var ours = map[string][]string{
 	"pkg/announcer/source":       {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/l2":           {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/status":       {"pkg/config", "pkg/announcer/plan"},
+
+	"pkg/cloudprovider/instances":        {"pkg/config", "pkg/cloudprovider/instances/decide"},
+	"pkg/cloudprovider/instances/decide": {"pkg/config"},
 }
 
 // foreign is what a package outside the pure ones must not import directly.

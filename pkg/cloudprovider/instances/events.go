@@ -1,0 +1,43 @@
+package instances
+
+import (
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Reasons of events on Nodes. Changing one is an API change.
+const (
+	reasonNotInitialized   = "NodeNotInitialized"   // why the taint of the cloud provider stays
+	reasonPossibleDeletion = "PossibleNodeDeletion" // the machine seems to be gone
+	reasonDeletionHeld     = "NodeDeletionHeld"     // it is gone, and the Node is kept to be on the safe side
+	reasonLabelsRefused    = "NodeLabelsNotWritten" // the API server refused them
+)
+
+// tell raises an event on a Node, unless the last one of that reason said the
+// same.
+func (i *Instances) tell(node *v1.Node, kind, reason, message string) {
+	message = limit(message)
+	i.mu.Lock()
+	m := i.memory(node)
+	news := m.told[reason] != message
+	m.told[reason] = message
+	i.mu.Unlock()
+	if !news {
+		return
+	}
+	ref := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
+	i.events.Event(ref, kind, reason, message)
+	i.log.Warn("about a node", "node", node.Name, "reason", reason, "message", message)
+}
+
+// limit makes a text one line and cuts it to what the message of an event may
+// have.
+func limit(text string) string {
+	const most = 1024
+	text = strings.ReplaceAll(text, "\n", "; ")
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-3], "") + "..."
+}
