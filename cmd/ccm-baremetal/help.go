@@ -15,6 +15,10 @@ Service of type LoadBalancer an address out of a pool, writes it into the
 Service's status, and says in the condition ccm-baremetal.io/Allocated why, or
 why not. The announcer, a DaemonSet, then answers for the addresses.
 
+Nodes whose kubelet runs with --cloud-provider=external get their providerID,
+addresses and labels; the others are left alone. For load balancers only:
+--controllers=configuration-controller,gossip-key-controller,service-lb-controller
+
 Configuration is one document. It is read from the key config.yaml of the
 ConfigMap ccm-baremetal, and again whenever that changes. A document that is
 wrong, or that would take away more than a fifth of the addresses in use, is

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"k8s.io/client-go/kubernetes/fake"
+	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
 )
 
@@ -55,6 +56,24 @@ func TestHostOfTheAPIServerIsReservedIfItIsAnAddress(t *testing.T) {
 		got := host(server)
 		if want == "" && len(got) != 0 || want != "" && !slices.Equal(got, []netip.Addr{netip.MustParseAddr(want)}) {
 			t.Errorf("%q: %v", server, got)
+		}
+	}
+}
+
+// The framework warns about every controller that is left out; so that one who
+// wants load balancers only reads no warnings, those are not even shown to it.
+func TestControllersThatAreLeftOut(t *testing.T) {
+	for _, wanted := range [][]string{
+		{"configuration-controller", "gossip-key-controller", "service-lb-controller"},
+		{"*", "-cloud-node-controller", "-cloud-node-lifecycle-controller", "-node-label-controller"},
+	} {
+		c := &appconfig.Config{}
+		c.ComponentConfig.Generic.Controllers = wanted
+		left := Controllers()
+		maps.DeleteFunc(left, Disabled(c.Complete()))
+		want := []string{"configuration-controller", "gossip-key-controller", "service-lb-controller"}
+		if got := slices.Sorted(maps.Keys(left)); !slices.Equal(got, want) {
+			t.Errorf("--controllers=%v leaves %v", wanted, got)
 		}
 	}
 }

@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
+)
+
+// cloudTaint is what a kubelet with --cloud-provider=external registers with.
+const cloudTaint = "node.cloudprovider.kubernetes.io/uninitialized"
+
+// machines is the configuration of the shared installation with an inventory.
+const machines = document + `nodes:
+  inventory:
+  - {name: joined, providerID: "baremetal://rack1-u7", addresses: [192.0.2.77], zone: %s, region: dc1, instanceType: r650, labels: {%s: x}}
+`
+
+// A Node that joins is initialized within seconds, and follows the
+// configuration afterwards. test/lab/e2e/nodes has the rest about Nodes.
+func TestB157NodeIsInitialized(t *testing.T) {
+	configure(t, fmt.Sprintf(machines, "rack1", "one"))
+	t.Cleanup(func() { must(t, installed.Configure(context.Background(), document)) })
+	began := join(t, "joined", "198.51.100.77", "2001:db8:51::77")
+	eventually(t, "the taint to go", func(ctx context.Context) error {
+		if n := node(t, "joined"); tainted(n, cloudTaint) {
+			return fmt.Errorf("taints are %v", n.Spec.Taints)
+		}
+		return nil
+	})
+	took := time.Since(began)
+	t.Logf("initialized after %.1f s", took.Seconds())
+	if took > 10*time.Second {
+		t.Errorf("initialized after %.1f s, want 5 (twice that on a shared machine)", took.Seconds())
+	}
+	n := node(t, "joined")
+	if n.Spec.ProviderID != "baremetal://rack1-u7" || !tainted(n, "node.cluster.x-k8s.io/uninitialized") {
+		t.Errorf("providerID %q, taints %v", n.Spec.ProviderID, n.Spec.Taints)
+	}
+	labelled(t, map[string]string{"topology.kubernetes.io/zone": "rack1", "topology.kubernetes.io/region": "dc1", "node.kubernetes.io/instance-type": "r650", "one": "x"})
+	want := []string{"InternalIP 198.51.100.77", "InternalIP 2001:db8:51::77", "ExternalIP 192.0.2.77", "Hostname joined"}
+	eventually(t, "the addresses", func(context.Context) error {
+		var got []string
+		for _, a := range node(t, "joined").Status.Addresses {
+			got = append(got, string(a.Type)+" "+a.Address)
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("they are %q, want %q", got, want)
+		}
+		return nil
+	})
+
+	configure(t, fmt.Sprintf(machines, "rack2", "two"))
+	labelled(t, map[string]string{"topology.kubernetes.io/zone": "rack2", "failure-domain.beta.kubernetes.io/zone": "rack2", "one": "", "two": "x"})
+	if id := node(t, "joined").Spec.ProviderID; id != "baremetal://rack1-u7" {
+		t.Errorf("providerID has become %q", id)
+	}
+}
+
+// configure writes a document and waits until it is accepted: a Node that joins
+// before that is initialized by the former one.
+func configure(t *testing.T, document string) {
+	t.Helper()
+	must(t, installed.Configure(bounded(t), document))
+	eventually(t, "the document to be accepted", func(ctx context.Context) error {
+		accepted, err := cluster.Client().CoreV1().ConfigMaps(product.Namespace).Get(ctx, product.Accepted, metav1.GetOptions{})
+		if err == nil && accepted.Data[product.ConfigKey] != document {
+			err = errors.New("the accepted one is another")
+		}
+		return err
+	})
+}
+
+// join creates a Node as its kubelet does, and returns when it had done so.
+func join(t *testing.T, name string, ips ...string) time.Time {
+	t.Helper()
+	provided := ips[0]
+	status := corev1.NodeStatus{}
+	for i, ip := range ips {
+		if i > 0 {
+			provided += "," + ip
+		}
+		status.Addresses = append(status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+	}
+	status.Addresses = append(status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: name})
+	nodes := cluster.Client().CoreV1().Nodes()
+	_, err := nodes.Create(bounded(t), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{corev1.LabelHostname: name},
+			Annotations: map[string]string{"alpha.kubernetes.io/provided-node-ip": provided},
+		},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+			{Key: cloudTaint, Value: "true", Effect: corev1.TaintEffectNoSchedule},
+			{Key: "node.cluster.x-k8s.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}, // another project's
+		}},
+		Status: status,
+	}, metav1.CreateOptions{})
+	must(t, err)
+	began := time.Now()
+	t.Cleanup(func() {
+		if err := nodes.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	return began
+}
+
+func node(t *testing.T, name string) *corev1.Node {
+	t.Helper()
+	n, err := cluster.Client().CoreV1().Nodes().Get(bounded(t), name, metav1.GetOptions{})
+	must(t, err)
+	return n
+}
+
+func tainted(n *corev1.Node, key string) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
+}
+
+// labelled waits until the Node has labels; an empty value is none.
+func labelled(t *testing.T, want map[string]string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("the labels %v", want), func(context.Context) error {
+		labels := node(t, "joined").Labels
+		for key, value := range want {
+			if labels[key] != value {
+				return fmt.Errorf("%s is %q: %v", key, labels[key], labels)
+			}
+		}
+		return nil
+	})
+}
