@@ -2,18 +2,19 @@ package election
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 	"slices"
 )
 
 // favoured is how many of the best nodes Favourites remember at most, and
-// tooFew how many they have to be, or they are sought anew. A Verdict names a
-// third of the former, so that even if half of the nodes are no candidates a
-// look at the favourites nearly always tells enough.
+// tooFew how many they have to be, or they are sought anew. A Verdict names half
+// as many as the former, so that a look at the favourites nearly always tells
+// enough unless many nodes are no candidates.
 const (
-	favoured = 48
-	tooFew   = 32
+	favoured = 32
+	tooFew   = 24
 )
 
 // Favourites are the best of all nodes for one address, whether they are
@@ -26,10 +27,10 @@ type Favourites struct {
 }
 
 // favourite is a node by its place in the list of all nodes, with the first
-// bytes of its sum. 48 of these for each of thousands of addresses have to fit
+// bytes of its sum: 32 of these for each of thousands of addresses have to fit
 // into a small process.
 type favourite struct {
-	sum  uint64
+	sum  uint32
 	node int32
 }
 
@@ -89,12 +90,12 @@ func (f *Favourites) Follow(r Renumbering, address netip.Addr) {
 func (f *Favourites) add(b *ballot, nodes []string, node int32) {
 	b.add(nodes[node])
 	sum := b.sum
-	x := favourite{binary.BigEndian.Uint64(sum[:8]), node}
+	x := favourite{binary.BigEndian.Uint32(sum[:4]), node}
 	before := func(y favourite) int {
 		if y.sum != x.sum {
-			return compareNumbers(y.sum, x.sum)
+			return cmp.Compare(y.sum, x.sum)
 		}
-		b.add(nodes[y.node]) // next to never
+		b.add(nodes[y.node]) // rarely
 		return bytes.Compare(b.sum[:], sum[:])
 	}
 	if last := len(f.best) - 1; last >= 0 && (f.some || last+1 == favoured) && before(f.best[last]) < 0 {
@@ -109,16 +110,6 @@ func (f *Favourites) add(b *ballot, nodes []string, node int32) {
 	}
 	i, _ := slices.BinarySearchFunc(f.best, x, func(y, _ favourite) int { return before(y) })
 	f.best = slices.Insert(f.best, i, x)
-}
-
-func compareNumbers(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // Best returns what the function Best returns for those nodes that passes

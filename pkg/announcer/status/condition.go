@@ -37,28 +37,30 @@ type Condition struct {
 // this node really do.
 type facts struct {
 	plan      Pass
-	verdicts  map[netip.Addr]*plan.Verdict
-	answering map[netip.Addr]plan.Announcement
+	answering []plan.Announcement // sorted by address
 	conflicts map[netip.Addr]Conflict
 }
 
 func newFacts(p Pass, answering []plan.Announcement, conflicts []Conflict) facts {
-	f := facts{
-		plan: p, verdicts: make(map[netip.Addr]*plan.Verdict, len(p.Verdicts)),
-		answering: make(map[netip.Addr]plan.Announcement, len(answering)), conflicts: map[netip.Addr]Conflict{},
-	}
-	for i := range p.Verdicts {
-		f.verdicts[p.Verdicts[i].Address] = &p.Verdicts[i]
-	}
-	for _, a := range answering {
-		f.answering[a.Address] = a
-	}
+	f := facts{plan: p, answering: answering, conflicts: map[netip.Addr]Conflict{}}
 	for _, c := range conflicts {
 		if address, err := netip.ParseAddr(c.Address); err == nil {
 			f.conflicts[address] = c
 		}
 	}
 	return f
+}
+
+// verdict returns that about an address which a Service holds.
+func (f facts) verdict(address netip.Addr) *plan.Verdict {
+	i, _ := slices.BinarySearchFunc(f.plan.Verdicts, address, func(v plan.Verdict, a netip.Addr) int { return v.Address.Compare(a) })
+	return &f.plan.Verdicts[i]
+}
+
+// answers tells whether this node answers for an address as its owner.
+func (f facts) answers(address netip.Addr) bool {
+	i, found := slices.BinarySearchFunc(f.answering, address, func(an plan.Announcement, a netip.Addr) int { return an.Address.Compare(a) })
+	return found && !f.answering[i].Yield
 }
 
 // fate is what becomes of one address.
@@ -80,7 +82,7 @@ func (f facts) condition(svc *plan.Service, observed Condition) (Condition, bool
 	if len(svc.Addresses) == 0 {
 		return f.withoutAddress(observed)
 	}
-	if !f.speaks(*f.verdicts[svc.Addresses[0]]) {
+	if !f.speaks(*f.verdict(svc.Addresses[0])) {
 		return Condition{}, false
 	}
 	var fates []fate
@@ -88,7 +90,7 @@ func (f facts) condition(svc *plan.Service, observed Condition) (Condition, bool
 		if slices.Contains(svc.Addresses[:i], address) {
 			continue
 		}
-		fate, known := f.fate(f.verdicts[address], svc)
+		fate, known := f.fate(f.verdict(address), svc)
 		if !known {
 			return Condition{}, false
 		}
@@ -169,7 +171,7 @@ func (f facts) own(v *plan.Verdict) (fate, bool) {
 	if c, contested := f.conflicts[v.Address]; contested {
 		return silent(AddressConflict, contest(v, c)), true
 	}
-	if a, answers := f.answering[v.Address]; answers && !a.Yield {
+	if f.answers(v.Address) {
 		return announced(v), true
 	}
 	if v.Behind[v.Owner] == plan.LinkDown {
