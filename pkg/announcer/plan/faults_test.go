@@ -257,3 +257,26 @@ services:
 `)
 	wantDeeds(t, s, "n1 announces 192.0.2.40 on eth1", "n1 announces 198.51.100.40 on eth0")
 }
+
+// The rule is documented: who comes back has settled before it takes its
+// addresses back, so that one failure breaks long sessions once and not twice
+// in a row.
+func TestB077ReturnedNodeTakesNothingBackWhileItSettles(t *testing.T) {
+	text := `
+nodes: {n1: {}, n2: {STATE}, n3: {}}
+services:
+  shop/web: {addresses: [192.0.2.10], ready: [n1]}
+`
+	for _, step := range []struct{ state, owner string }{
+		{"", "n2"},
+		{"announcer: none", "n3"}, // it reboots
+		{"announcer: passive, standing: settling", "n3"},
+		{"standing: settling", "n3"},
+		{"", "n2"},
+		{"announcer: draining", "n3"}, // the DaemonSet does not select it any more
+	} {
+		if got := Decide(cluster(t, ``, strings.ReplaceAll(text, "STATE", step.state)))[0].Owner; got != step.owner {
+			t.Errorf("n2 {%s}: the owner is %s, want %s", step.state, got, step.owner)
+		}
+	}
+}
