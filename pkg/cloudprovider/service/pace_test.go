@@ -75,8 +75,13 @@ func TestMovesTakeTurns(t *testing.T) {
 	pause("d", 20*s, 0)
 	turns.forget("d")
 	pause("e", time.Hour, 0)
-	if got := turns.pause("f", 0, noon.Add(time.Hour)); got != 0 {
-		t.Errorf("without an interval: %s", got)
+	pause("f", time.Hour, 10*s)
+	pause("g", time.Hour, 20*s)
+	// Another interval counts for those who wait as well.
+	for interval, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, 0: 0} {
+		if got := turns.pause("g", interval, noon.Add(time.Hour)); got != want {
+			t.Errorf("with an interval of %s: waits for %s", interval, got)
+		}
 	}
 }
 

@@ -10,12 +10,14 @@ import (
 // turns spaces the moves that nobody has asked for, those by the rule of a
 // pool: each breaks the connections of a Service and has its clients learn a
 // new address. A Service takes a turn when it is known where it moves to, and
-// keeps it until it has moved or need not move any more.
+// keeps it until it has moved or need not move any more, or the interval is
+// another one.
 type turns struct {
-	mu   sync.Mutex
-	at   map[ipam.Key]time.Time // when the turn of a Service is
-	last time.Time              // the latest turn that was given
-	done time.Time              // the latest one that was taken
+	mu       sync.Mutex
+	interval time.Duration
+	at       map[ipam.Key]time.Time // when the turn of a Service is
+	last     time.Time              // the latest turn that was given
+	done     time.Time              // the latest one that was taken
 }
 
 func newTurns() *turns {
@@ -26,9 +28,9 @@ func newTurns() *turns {
 func (t *turns) pause(key ipam.Key, interval time.Duration, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if interval == 0 {
-		delete(t.at, key)
-		return 0
+	if interval != t.interval {
+		clear(t.at)
+		t.interval, t.last = interval, t.done
 	}
 	at, has := t.at[key]
 	if !has {
