@@ -83,8 +83,12 @@ func (s Survey) Impact(before *config.Config, c config.Config, now time.Time) Im
 	}
 	b := s.balancer(*before)
 	for _, svc := range s.Services { // so that it is known who waits
-		if asks(svc, before.Services) {
-			_, _ = b.Decide(svc, now) // the error is that of a Balancer without Restore
+		if !asks(svc, before.Services) {
+			continue
+		}
+		answer, _ := b.Decide(svc, now) // the error is that of a Balancer without Restore
+		if len(held(svc)) == 0 && len(answer.Addresses) > 0 {
+			b.Release(keyOf(svc), now) // it was not given anything yet that it could lose
 		}
 	}
 	return b.Impact(c, s.Services, s.Nodes)

@@ -137,6 +137,13 @@ func TestSurveyedImpactIsThatOfTheController(t *testing.T) {
 	if got := s.Impact(&before, after, time.Now()).Effects; len(got) != 0 {
 		t.Errorf("%+v", got)
 	}
+	// Who has not been given anything yet has nothing to lose.
+	s, _ = surveyed(t, append(holders, lb("unseen", aged(1)))...)
+	unclassed := load(t, "services: {handleUnclassed: false}\npools:\n- {name: public, addresses: [192.0.2.12-192.0.2.19]}\n")
+	wide := load(t, "pools:\n- {name: public, addresses: [192.0.2.12-192.0.2.19]}\n")
+	if got := s.Impact(&wide, unclassed, time.Now()); len(got.Effects) != 2 || got.InUse != 2 {
+		t.Errorf("%+v", got)
+	}
 	silent := s.Impact(nil, load(t, "pools:\n- {name: public, addresses: [192.0.2.12-192.0.2.13]}\nadvertisements: [{name: x, nodeSelector: a=b, layer2: {}}]\n"), time.Now())
 	if len(silent.Silent) != 2 || len(silent.Effects) != 0 || silent.InUse != 2 {
 		t.Errorf("%+v", silent)
