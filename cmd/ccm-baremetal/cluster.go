@@ -35,7 +35,7 @@ func (c *connection) set(fs *pflag.FlagSet) {
 	names.ContextOverrideFlags.Namespace.LongName = ""
 	names.ContextOverrideFlags.ClusterName.LongName = ""
 	clientcmd.BindOverrideFlags(&c.overrides, fs, names)
-	fs.StringVar(&c.namespace, "namespace", metav1.NamespaceSystem, "namespace of the ConfigMap ccm-baremetal")
+	fs.StringVarP(&c.namespace, "namespace", "n", metav1.NamespaceSystem, "namespace of the ConfigMap ccm-baremetal")
 }
 
 // client returns a client that is as fast as a command may be.
