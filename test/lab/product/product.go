@@ -279,3 +279,9 @@ func (p *Product) Explain(ctx context.Context, node, subject string) (string, er
 func (p *Product) Ask(ctx context.Context, node string, args ...string) (string, error) {
 	return p.Lab.Run(ctx, node, append([]string{filepath.Join(p.dir, Announcer)}, args...)...)
 }
+
+// Command runs a command of ccm-baremetal, such as check-config, on the control
+// plane host with all rights, and returns all that it printed.
+func (p *Product) Command(ctx context.Context, args ...string) (string, error) {
+	return p.Lab.Run(ctx, lab.ControlPlane, append([]string{filepath.Join(p.dir, CCM)}, args...)...)
+}
