@@ -57,10 +57,7 @@ func confirmed(svc *v1.Service, a netip.Addr) bool {
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return false
 	}
-	return slices.ContainsFunc(strings.Split(c.Message, "; "), func(part string) bool {
-		word, _, _ := strings.Cut(part, " ")
-		return strings.TrimSuffix(word, ",") == a.String()
-	})
+	return slices.ContainsFunc(config.Confirmed(c.Message), func(given config.Confirmation) bool { return given.Address == a })
 }
 
 // Service returns the Service, which must not be modified.
