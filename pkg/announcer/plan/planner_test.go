@@ -108,7 +108,7 @@ func TestPlannerNoticesEveryPartOfASnapshot(t *testing.T) {
 // 1,000 nodes; a test accepts twice as much. What counts is the time of the
 // processor per worker: machines that run tests have other things to do.
 func TestLargeClusterIsDecidedInTime(t *testing.T) {
-	s := largeCluster(t, 10000, 1000, false)
+	s := largeCluster(t, manyAddresses, 1000, false)
 	lost := Lose(s, nodeName(500))
 	var p Planner
 	for _, step := range []struct {

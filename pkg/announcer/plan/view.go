@@ -96,7 +96,7 @@ type holder struct {
 }
 
 func (v *view) newHolders(services []Service) map[netip.Addr][]holder {
-	out := map[netip.Addr][]holder{}
+	out := make(map[netip.Addr][]holder, len(services))
 	for i := range services {
 		h := v.newHolder(&services[i])
 		for _, address := range distinct(h.Addresses) {

@@ -245,9 +245,10 @@ func (w *World) LeftOut() map[string]Cause {
 // tell whether a decision could depend on it.
 
 func (w *World) serviceChanged(key string, before, after *service) bool {
-	if before == nil || after == nil || !sameDecision(*before, *after) {
-		w.views.outdated[key] = true
+	if before != nil && after != nil && sameDecision(*before, *after) {
+		return false // our own write mostly; another's is seen by the next pass, whatever causes that
 	}
+	w.views.outdated[key] = true
 	if after == nil {
 		delete(w.views.endpoints, key)
 	}

@@ -1,0 +1,6 @@
+//go:build !race
+
+package plan
+
+// manyAddresses is how many addresses a large cluster has.
+const manyAddresses = 10000
