@@ -37,6 +37,7 @@ lint: ## Run only the linters
 .PHONY: update
 update: ## Rewrite golden files and generated references
 	go test ./pkg/... -update
+	cd tools/templates && CGO_ENABLED=0 go test . -update
 
 .PHONY: bench
 bench: ## Run the benchmarks, each beside what it is compared with
