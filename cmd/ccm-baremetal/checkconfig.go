@@ -50,7 +50,7 @@ a line:
   FILE:LINE: path: what is wrong and what would be right
 
 A document without faults is followed by its pools with the number of addresses
-in each family, its advertisements, and warnings about what is allowed and yet
+in each family, its advertisements and peers, and warnings about what is allowed and yet
 may not be meant. The hash is that which every process reports for the document
 that it uses.
 
@@ -74,7 +74,8 @@ With -o json the result is one object:
     "warnings": [{"path": "pools[1] (dmz)", "line": 0, "message": "..."}],
     "pools": [{"name": "lan", "state": "active", "autoAssign": true, "priority": 0,
                "ipv4": 51, "ipv6": 0, "ranges": ["192.0.2.100-192.0.2.150"]}],
-    "advertisements": [{"name": "default", "pools": [], "layer2": true}],
+    "advertisements": [{"name": "default", "pools": [], "layer2": true, "bgp": false}],
+    "peers": [{"name": "tor-a", "address": "192.0.2.1", "port": 179, "asn": 65001}],
     "impact": {"inForce": "9c1f...", "inUse": 26, "affected": 1, "refused": "",
       "effects": [{"service": "shop/web", "address": "192.0.2.100", "fate": "Moved",
                    "to": "192.0.2.7", "message": "..."}],
@@ -82,7 +83,7 @@ With -o json the result is one object:
                    "to": "", "message": "..."}]}}]}
 
 Lists are never null; a document with faults has neither pools nor
-advertisements; no pools in an advertisement means all; line 0 means not known;
+advertisements nor peers; no pools in an advertisement means all; line 0 means not known;
 numbers of addresses stop at 9223372036854775807. A file that cannot be read
 has the reason as its only fault. There is an impact with --cluster only, for a
 document without faults; its fates are Lost, Moved and Unannounced; inUse and
@@ -159,6 +160,7 @@ type checkedFile struct {
 	Warnings       []config.Error         `json:"warnings"`
 	Pools          []checkedPool          `json:"pools"`
 	Advertisements []checkedAdvertisement `json:"advertisements"`
+	Peers          []checkedPeer          `json:"peers"`
 	Impact         *impact                `json:"impact,omitempty"` // nil: not asked for, or there are faults
 
 	unreadable bool
@@ -179,6 +181,34 @@ type checkedAdvertisement struct {
 	Name   string   `json:"name"`
 	Pools  []string `json:"pools"`
 	Layer2 bool     `json:"layer2"`
+	BGP    bool     `json:"bgp"`
+}
+
+// by says how an advertisement announces.
+func (a checkedAdvertisement) by() string {
+	switch {
+	case a.Layer2 && a.BGP:
+		return "layer 2, BGP"
+	case a.BGP:
+		return "BGP"
+	default:
+		return "layer 2"
+	}
+}
+
+type checkedPeer struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	Port    int    `json:"port"`
+	ASN     uint32 `json:"asn"` // 0: any, inside or outside of ours
+}
+
+func (p checkedPeer) row() string {
+	asn := fmt.Sprint(p.ASN)
+	if p.ASN == 0 {
+		asn = "any"
+	}
+	return fmt.Sprintf("  %s\t%s\t%d\t%s", p.Name, p.Address, p.Port, asn)
 }
 
 // checkConfig checks all files, prints the result and returns the summary as
@@ -220,7 +250,7 @@ func checkConfig(cmd *cobra.Command, names []string, judge func(*checkedFile), s
 func inspect(name string, stdin io.Reader) checkedFile {
 	f := checkedFile{
 		File: name, Faults: []config.Error{}, Warnings: []config.Error{},
-		Pools: []checkedPool{}, Advertisements: []checkedAdvertisement{},
+		Pools: []checkedPool{}, Advertisements: []checkedAdvertisement{}, Peers: []checkedPeer{},
 	}
 	text, err := readFile(name, stdin)
 	if err != nil {
@@ -271,8 +301,11 @@ func (f *checkedFile) describe(c config.Config) {
 	}
 	for _, a := range c.Advertisements {
 		f.Advertisements = append(f.Advertisements, checkedAdvertisement{
-			Name: a.Name, Pools: append([]string{}, a.Pools...), Layer2: a.Layer2 != nil,
+			Name: a.Name, Pools: append([]string{}, a.Pools...), Layer2: a.Layer2 != nil, BGP: a.BGP != nil,
 		})
+	}
+	for _, p := range c.BGP.Peers {
+		f.Peers = append(f.Peers, checkedPeer{p.Name, p.Address.String(), p.Port, p.ASN})
 	}
 }
 
@@ -306,8 +339,11 @@ func (f checkedFile) write(b *strings.Builder) {
 		if pools == "" {
 			pools = "all"
 		}
-		return fmt.Sprintf("  %s\t%s\tlayer 2", a.Name, pools)
+		return fmt.Sprintf("  %s\t%s\t%s", a.Name, pools, a.by())
 	})
+	if len(f.Peers) > 0 {
+		table(b, "  PEER\tADDRESS\tPORT\tAS", f.Peers, checkedPeer.row)
+	}
 	for _, warning := range f.Warnings {
 		fmt.Fprintf(b, "%s: warning: %v\n", f.File, warning)
 	}

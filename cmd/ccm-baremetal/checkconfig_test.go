@@ -136,6 +136,9 @@ advertisements:
 - name: both
   pools: [lan, large]
   layer2: {}
+  bgp: {}
+- {name: tor, pools: [lan], bgp: {peers: [a]}}
+bgp: {localASN: 64500, peers: [{name: a, address: 192.0.2.254, asn: 64501}, {name: b, address: "fe80::1%eth0", asn: external}]}
 `
 	want := `-: no faults, hash HASH
   POOL   STATE     AUTO   PRIORITY  IPV4  IPV6
@@ -143,7 +146,11 @@ advertisements:
   large  active    false  -5        0     >= 2^63
   gone   disabled  true   0         1     0
   ADVERTISEMENT  POOLS       BY
-  both           lan, large  layer 2
+  both           lan, large  layer 2, BGP
+  tor            lan         BGP
+  PEER  ADDRESS       PORT  AS
+  a     192.0.2.254   179   64501
+  b     fe80::1%eth0  179   any
 -: warning: pools[2] (gone): is disabled: nothing is given out, not even on request
 -: warning: pools[2] (gone): no advertisement selects this pool: its addresses are given out and nobody announces them
 `
@@ -226,16 +233,17 @@ func TestCheckConfigJSONHasAStableShape(t *testing.T) {
 				"ranges": []any{"2001:db8::-2001:db8::ffff:ffff:ffff:ffff"},
 			},
 		},
-		"advertisements": []any{map[string]any{"name": "default", "pools": []any{}, "layer2": true}},
+		"advertisements": []any{map[string]any{"name": "default", "pools": []any{}, "layer2": true, "bgp": false}},
+		"peers":          []any{},
 	}, {
-		"file": "-", "ok": false, "hash": "", "warnings": []any{}, "pools": []any{}, "advertisements": []any{},
+		"file": "-", "ok": false, "hash": "", "warnings": []any{}, "pools": []any{}, "advertisements": []any{}, "peers": []any{},
 		"faults": []any{
 			map[string]any{"path": "apiVersion", "line": 1., "message": "is missing; for example apiVersion: " + config.APIVersion},
 			map[string]any{"path": "kind", "line": 1., "message": "is missing; for example kind: CloudConfig"},
 			map[string]any{"path": "pools", "line": 1., "message": "expected a list of pools, got the number 1; for example pools: [{addresses: [192.0.2.100-192.0.2.150]}]"},
 		},
 	}, {
-		"file": "/missing", "ok": false, "hash": "", "warnings": []any{}, "pools": []any{}, "advertisements": []any{},
+		"file": "/missing", "ok": false, "hash": "", "warnings": []any{}, "pools": []any{}, "advertisements": []any{}, "peers": []any{},
 		"faults": []any{map[string]any{"path": "", "line": 0., "message": "open /missing: no such file or directory"}},
 	}}
 	if diff := cmp.Diff(want, out.Files); diff != "" {

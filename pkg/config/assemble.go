@@ -25,12 +25,15 @@ func (d *decoder) assemble(doc documentDoc) Config {
 		c.Pools = append(c.Pools, pool)
 	}
 	d.disjoint(doc.pools, c.Pools)
+	c.BGP = d.bgp(doc.bgp)
 	for i, name := range d.advertisementNames(doc.advertisements) {
-		advertisement := d.advertisement(doc.advertisements[i].value, c.Pools)
+		advertisement := d.advertisement(doc.advertisements[i], doc, c)
 		advertisement.Name = name
 		c.Advertisements = append(c.Advertisements, advertisement)
 	}
 	c.Nodes = d.nodes(doc.nodes, c.Pools)
+	d.communities(doc.advertisements, c.Advertisements)
+	d.preferences(doc.advertisements, c.Advertisements)
 	if len(c.Advertisements) == 0 {
 		layer2 := defaultLayer2()
 		c.Advertisements = []Advertisement{{Name: defaultName, Layer2: &layer2}}
@@ -142,20 +145,31 @@ func (d *decoder) within(items []item, ranges []netipx.IPRange, fault string) []
 	return inside
 }
 
-// advertisement checks that the pools exist.
-func (d *decoder) advertisement(doc advertisementDoc, pools []Pool) Advertisement {
+// advertisement checks that the pools and peers exist, and that it says how to
+// announce.
+func (d *decoder) advertisement(from placed[advertisementDoc], all documentDoc, c Config) Advertisement {
+	doc := from.value
 	advertisement := doc.Advertisement
-	var known []string
-	for _, p := range pools {
+	advertisement.Layer2 = doc.layer2.value
+	var known, names []string
+	for _, p := range c.Pools {
+		names = append(names, p.Name)
 		if p.Name != "" {
 			known = append(known, p.Name)
 		}
+	}
+	if doc.layer2.value == nil && doc.bgp.value == nil {
+		d.fail(from.place, "says neither layer2 nor bgp: nobody would announce anything; for example layer2: {}")
 	}
 	for _, name := range doc.pools {
 		if !slices.Contains(known, name.value) {
 			d.fail(name.place, "there is no pool %s; the pools are %s", quote(name.value), strings.Join(known, ", "))
 		}
 		advertisement.Pools = append(advertisement.Pools, name.value)
+	}
+	if doc.bgp.value != nil {
+		advertisement.BGP = d.bgpAdvertisement(doc.bgp.place, *doc.bgp.value, c.BGP, all.bgp.aliases)
+		d.aggregates(*doc.bgp.value, advertisement.Pools, all.pools, names)
 	}
 	return advertisement
 }

@@ -24,6 +24,7 @@ type Config struct {
 	Services       Services
 	Pools          []Pool          // in the order of the document; names are unique, ranges disjoint
 	Advertisements []Advertisement // never empty: without any in the document, one that selects everything
+	BGP            BGP
 	Membership     Membership
 	ExcludeLabel   ExcludeLabel
 	DataPathCheck  DataPathCheck
@@ -114,7 +115,8 @@ type Advertisement struct {
 	Pools           []string // empty: all
 	ServiceSelector Selector
 	NodeSelector    Selector
-	Layer2          *Layer2 // nil: not by layer 2
+	Layer2          *Layer2           // nil: not by layer 2
+	BGP             *BGPAdvertisement // nil: not by BGP; one of the two is there
 }
 
 // Layer2 is how an advertisement is announced by ARP and NDP.

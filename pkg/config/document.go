@@ -18,6 +18,7 @@ type documentDoc struct {
 	services       Services
 	pools          []placed[poolDoc]
 	advertisements []placed[advertisementDoc]
+	bgp            bgpDoc
 	membership     Membership
 	excludeLabel   ExcludeLabel
 	dataPathCheck  DataPathCheck
@@ -42,8 +43,10 @@ type reservationDoc struct {
 // worked out.
 type advertisementDoc struct {
 	Advertisement
-	name  placed[string]
-	pools []placed[string]
+	name   placed[string]
+	pools  []placed[string]
+	layer2 placed[*Layer2]
+	bgp    placed[*bgpAdvertisementDoc]
 }
 
 // documentShape describes the whole document. A new key is a line here and a
@@ -53,6 +56,7 @@ var documentShape = object(
 	func() documentDoc {
 		return documentDoc{
 			services:      defaultServices(),
+			bgp:           defaultBGP(),
 			membership:    defaultMembership(),
 			excludeLabel:  HonourLabel,
 			dataPathCheck: DataPathAuto,
@@ -75,11 +79,12 @@ var documentShape = object(
 		listRules{empty: "remove the key to announce every pool from every eligible node"}),
 		func(d *documentDoc) *[]placed[advertisementDoc] { return &d.advertisements },
 		"From where addresses are announced. Without this key every pool is announced by layer 2 from all eligible nodes. Several for one pool add up."),
+	field("bgp", bgpShape, func(d *documentDoc) *bgpDoc { return &d.bgp },
+		"The routers to advertise addresses to. What is advertised say the advertisements with a `bgp` of their own."),
 	field("membership", membershipShape, func(d *documentDoc) *Membership { return &d.membership },
 		"How the announcers find each other."),
 	field("excludeLabel", oneOf(HonourLabel, IgnoreLabel), func(d *documentDoc) *ExcludeLabel { return &d.excludeLabel },
 		"Whether a Node with the label `node.kubernetes.io/exclude-from-external-load-balancers` announces nothing. kubeadm sets that label on control-plane nodes."),
-	later[documentDoc]("bgp", "it announces by layer 2 only"),
 	field("dataPathCheck", oneOf(DataPathAuto, DataPathOff), func(d *documentDoc) *DataPathCheck { return &d.dataPathCheck },
 		"Whether a node whose kube-proxy says on port 10256 that it is unwell announces nothing. Where nothing answers there, nothing follows from it."),
 	field("nodes", nodesShape, func(d *documentDoc) *nodesDoc { return &d.nodes },
@@ -160,8 +165,8 @@ var reservationShape = object(
 		"The addresses.")),
 )
 
-var advertisementShape = object(
-	"a mapping", "{name: lan, pools: [public], layer2: {}}",
+var advertisementShape = anyOf(object(
+	"a mapping with layer2, bgp or both", "{name: lan, pools: [public], layer2: {}}",
 	func() advertisementDoc { return advertisementDoc{} },
 	field("name", withPlace(name("lan")), func(a *advertisementDoc) *placed[string] { return &a.name },
 		"The name by which messages know the advertisement. One may go without: it is called `default`."),
@@ -172,10 +177,11 @@ var advertisementShape = object(
 		"Labels of the Services whose addresses are announced."),
 	field("nodeSelector", selector(), func(a *advertisementDoc) *Selector { return &a.NodeSelector },
 		"Labels of the Nodes that announce."),
-	required(field("layer2", pointer(layer2Shape), func(a *advertisementDoc) **Layer2 { return &a.Layer2 },
-		"Announce by ARP and NDP. `{}` takes the defaults.")),
-	later[advertisementDoc]("bgp", "it announces by layer 2 only"),
-)
+	field("layer2", withPlace(pointer(layer2Shape)), func(a *advertisementDoc) *placed[*Layer2] { return &a.layer2 },
+		"Announce by ARP and NDP. `{}` takes the defaults."),
+	field("bgp", withPlace(pointer(bgpAdvertisementShape)), func(a *advertisementDoc) *placed[*bgpAdvertisementDoc] { return &a.bgp },
+		"Advertise to routers. `{}` takes the defaults: to all peers, without communities."),
+), "layer2", "bgp")
 
 func defaultLayer2() Layer2 {
 	return Layer2{GratuitousRefresh: time.Minute, ConflictDetection: ConflictWarn}

@@ -102,8 +102,13 @@ func render(c config.Config) string {
 		if a.Layer2 != nil {
 			line("  layer 2 on %v, every %s, conflicts: %s", a.Layer2.Interfaces, a.Layer2.GratuitousRefresh, a.Layer2.ConflictDetection)
 		}
+		if a.BGP != nil {
+			line("  BGP to %v, communities %v, local preference %s, lengths /%d and /%d",
+				a.BGP.Peers, a.BGP.Communities, preference(a.BGP.LocalPref), a.BGP.AggregationLength, a.BGP.AggregationLengthV6)
+		}
 	}
 	renderNodes(line, c.Nodes)
+	renderBGP(line, c.BGP)
 	for _, w := range config.Warnings(c) {
 		line("warning: %v", w)
 	}
@@ -122,6 +127,26 @@ func renderNodes(line func(string, ...any), n config.Nodes) {
 			m.KubeconfigSecret, m.Namespace, m.ZoneLabel, m.RegionLabel, m.InstanceTypeLabel, m.Labels,
 			m.HostAddresses, m.MatchHostNames, m.InitializeWithoutHost, m.OnMissingHost)
 	}
+}
+
+func renderBGP(line func(string, ...any), b config.BGP) {
+	if len(b.Peers) == 0 {
+		return
+	}
+	line("BGP: %s, AS %d, router ID %v, pause %s", b.Backend, b.LocalASN, b.RouterID, b.LeavePause)
+	for _, p := range b.Peers {
+		line("peer %s: %s port %d, AS %d %s, ours %d, router ID %v, internal %t, families %v, nodes %v",
+			p.Name, p.Address, p.Port, p.ASN, p.Kind, p.LocalASN, p.RouterID, p.Internal(), p.Families, p.NodeSelector)
+		line("  from %v, hold %s, keepalive %s, connect %s, multihop %d, TTL security %d, secret %q, graceful restart %s",
+			p.SourceAddress, p.HoldTime, p.KeepaliveTime, p.ConnectTime, p.Multihop, p.TTLSecurity, p.PasswordSecret, p.GracefulRestart)
+	}
+}
+
+func preference(p *uint32) string {
+	if p == nil {
+		return "unset"
+	}
+	return fmt.Sprint(*p)
 }
 
 // faultsOf returns what is wrong with a document, and fails if nothing is.

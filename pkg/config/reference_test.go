@@ -44,7 +44,7 @@ func TestReferenceIsUpToDate(t *testing.T) {
 // be refused for what the rest of the document lacks, but not for themselves.
 func TestExamplesOfKeysAreAccepted(t *testing.T) {
 	labels := regexp.MustCompile(` \([^)]*\)`)
-	elsewhere := regexp.MustCompile(`there is no pool|is not in the pool's addresses`)
+	elsewhere := regexp.MustCompile(`there is no (pool|peer)|is not in the pool's addresses|there are no peers to advertise to|our AS number is missing`)
 	walk(&documentShape.spec, "", func(path string, s *spec) {
 		for _, k := range s.keys {
 			if k.later != "" {
@@ -173,6 +173,10 @@ Refused, because no Service can use them: 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16
 ::ffff:0:0/96, fe80::/10, ff00::/8. No address may be listed twice in a pool, nor be given out by two; what one pool
 excludes, another may have. The size of a pool costs nothing: a /64 is as good as a /28. In YAML an IPv6 address that
 ends in a colon needs quotes (` + "`\"2001:db8::\"`" + `).
+
+**Communities** are two numbers of 16 bits (` + "`65000:100`" + `, RFC 1997), three of 32 bits (` + "`65000:1:2` or `large:65000:1:2`" + `,
+RFC 8092), a well-known name (` + "`no-export`, `no-advertise`, `no-peer`, `blackhole`, `graceful-shutdown`" + ` and so on), or a name that
+` + "`bgp.communityAliases`" + ` gives one of these numbers. A number that does not fit is a fault.
 
 **Label selectors** are strings as kubectl takes them (` + "`tier in (web, edge),!internal`" + `), or a list of them of which
 any may match. Without a selector, and with an empty string, everything is selected.

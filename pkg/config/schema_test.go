@@ -101,8 +101,7 @@ func keywords() map[string]keyword {
 	annotation := func(map[string]any, any, any, string) string { return "" }
 	return map[string]keyword{
 		"$schema": annotation, "title": annotation, "description": annotation, "default": annotation,
-		"additionalProperties": annotation, // with properties
-		"type":                 validateType,
+		"type": validateType,
 		"const": func(_ map[string]any, want, value any, path string) string {
 			return unless(value == want, "%s is not %v", path, want)
 		},
@@ -146,6 +145,28 @@ func keywords() map[string]keyword {
 			return ""
 		},
 		"properties": validateProperties,
+		"additionalProperties": func(_ map[string]any, schema, value any, path string) string {
+			values, open := schema.(map[string]any)
+			object, _ := value.(map[string]any)
+			for _, name := range slices.Sorted(maps.Keys(object)) {
+				if !open {
+					break // false, which goes with properties
+				}
+				if fault := validate(values, object[name], path+"."+name); fault != "" {
+					return fault
+				}
+			}
+			return ""
+		},
+		"anyOf": func(_ map[string]any, schemas, value any, path string) string {
+			var last string
+			for _, schema := range schemas.([]any) {
+				if last = validate(schema.(map[string]any), value, path); last == "" {
+					return ""
+				}
+			}
+			return last
+		},
 	}
 }
 

@@ -332,3 +332,14 @@ func pointer[T any](s shape[T]) shape[*T] {
 		return &value, ok
 	}}
 }
+
+// anyOf makes a mapping one that has at least one of some keys. The check is
+// the caller's, who has better words for it.
+func anyOf[T any](s shape[T], names ...string) shape[T] {
+	var each []any
+	for _, name := range names {
+		each = append(each, map[string]any{"required": []string{name}})
+	}
+	s.schema["anyOf"] = each
+	return s
+}

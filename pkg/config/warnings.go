@@ -32,7 +32,7 @@ func Warnings(c Config) []Error {
 			out = append(out, Error{Path: fmt.Sprintf("advertisements[%d] (%s)", i, a.Name), Message: message})
 		}
 	}
-	return append(out, c.Nodes.warnings()...)
+	return append(append(out, bgpWarnings(c)...), c.Nodes.warnings()...)
 }
 
 // warnings returns what is odd about the advertisement alone. Of other links
