@@ -143,7 +143,7 @@ func (d *verdict) rank(v *view, known *election.Favourites) {
 // gravest returns the reason to give for an address that no Service may have
 // announced: that of the Service which came nearest to it.
 func gravest(holders []Holder) Reason {
-	order := []Reason{Deleting, NotAllocated, NoEndpoints, NoAdvertisement, NodeAddress, SpecialPurpose}
+	order := []Reason{Deleting, NotAllocated, NoEndpoints, NoAdvertisement, OnlyBGP, NodeAddress, SpecialPurpose}
 	nearest := slices.MaxFunc(holders, func(a, b Holder) int {
 		return slices.Index(order, a.Reason) - slices.Index(order, b.Reason)
 	})

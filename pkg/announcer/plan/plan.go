@@ -205,12 +205,13 @@ const (
 	SpecialPurpose  Reason = "SpecialPurpose"  // loopback, multicast, link-local and the like
 	NoEndpoints     Reason = "NoEndpoints"     // no Service on it has a usable endpoint
 	NoAdvertisement Reason = "NoAdvertisement" // no advertisement selects its pool and Services
+	OnlyBGP         Reason = "OnlyBGP"         // advertisements to routers select it, none by layer 2: there is no election
 	NoEligibleNode  Reason = "NoEligibleNode"  // every node is left out: see Excluded
 	NoQuorum        Reason = "NoQuorum"        // this node is in a minority, and the configuration forbids it to announce
 )
 
 // Reasons for a Service on an address, besides NotAllocated, Deleting,
-// NodeAddress, SpecialPurpose, NoEndpoints and NoAdvertisement.
+// NodeAddress, SpecialPurpose, NoEndpoints, NoAdvertisement and OnlyBGP.
 const (
 	Honoured  Reason = "Honoured"  // every candidate passes for it
 	Overruled Reason = "Overruled" // no node passes for all Services on the address, an older one decides

@@ -42,7 +42,12 @@ func runScenario(t *testing.T, file string) {
 	}
 	s := parseScenario(t, archive)
 	got := map[string]string{"verdicts": Table(Decide(s)), "announcements": deeds(s)}
-	for _, section := range []string{"verdicts", "announcements"} {
+	sections := []string{"verdicts", "announcements"}
+	if len(s.Config.BGP.Peers) > 0 {
+		got["routes"] = routes(s)
+		sections = append(sections, "routes")
+	}
+	for _, section := range sections {
 		i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == section })
 		if i < 0 {
 			archive.Files = append(archive.Files, txtar.File{Name: section})
@@ -82,6 +87,32 @@ func deeds(s Snapshot) string {
 				fmt.Fprintf(&b, ", refresh %s, conflicts %s", a.Layer2.GratuitousRefresh, a.Layer2.ConflictDetection)
 			}
 			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
+// routes says what the announcer of each node tells its routers.
+func routes(s Snapshot) string {
+	var b strings.Builder
+	for _, m := range s.Members {
+		s.Node = m.Name
+		for _, p := range Peerings(s) {
+			fmt.Fprintf(&b, "%s with %s", m.Name, p.Peer.Name)
+			if p.Leaving != "" {
+				fmt.Fprintf(&b, ", leaving: %s", p.Leaving)
+			}
+			b.WriteString("\n")
+			for _, r := range p.Routes {
+				fmt.Fprintf(&b, "  %s for %s by %s", r.Prefix, strings.Join(r.Services, ", "), strings.Join(r.Advertisements, ", "))
+				if len(r.Communities) > 0 || r.LocalPref != 100 {
+					fmt.Fprintf(&b, ": %v, preference %d", r.Communities, r.LocalPref)
+				}
+				if len(r.Conflict) > 0 {
+					fmt.Fprintf(&b, ", against %s", strings.Join(r.Conflict, ", "))
+				}
+				b.WriteString("\n")
+			}
 		}
 	}
 	return b.String()

@@ -1,0 +1,272 @@
+package plan
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/election"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+// Peering is what this node is to do about one router: have a session with it,
+// and advertise routes on it. Peerings share memory: whoever gets one must not
+// change it.
+type Peering struct {
+	Peer   config.Peer
+	Routes []Route // sorted by prefix
+
+	// Leaving is why this node is about to stop advertising anything, empty if
+	// it is not. The routes are those that it still serves: routers are asked to
+	// avoid them, and after a pause they are withdrawn and the session is closed.
+	Leaving Reason
+	Pause   time.Duration
+}
+
+// Route is one prefix as a router is told of it.
+type Route struct {
+	Prefix      netip.Prefix
+	Communities []config.Community // sorted, each once
+	LocalPref   uint32             // for internal peers
+
+	// Services hold an address in the prefix that this node advertises;
+	// Advertisements select one of them for this peer. Both are sorted.
+	Services       []string
+	Advertisements []string
+
+	// Conflict names the advertisements whose local preference lost against
+	// that of one which stands before them in the document.
+	Conflict []string
+}
+
+// Same tells whether a router is told the same by both.
+func (r Route) Same(other Route) bool {
+	return r.Prefix == other.Prefix && r.LocalPref == other.LocalPref && slices.Equal(r.Communities, other.Communities)
+}
+
+// defaultLocalPref is the local preference of a route for which nobody asks
+// for another.
+const defaultLocalPref = 100
+
+// Peerings returns what s.Node is to do about routers, in the order of the
+// document. There is no election: a node advertises whatever it passes the
+// filters for. That it is passive for the others, whom it does not know yet,
+// does not count: a restarting node would withdraw what its routers have kept.
+func Peerings(s Snapshot) []Peering {
+	if len(s.Config.BGP.Peers) == 0 {
+		return nil
+	}
+	v := newView(s, 0)
+	if v.self < 0 || v.nodes[v.self].object == nil {
+		return nil
+	}
+	fault, leaving := v.advertising(s)
+	var local []advertised
+	if fault == "" || leaving {
+		local = v.advertised()
+	}
+	var out []Peering
+	for _, p := range s.Config.BGP.Peers {
+		if !p.NodeSelector.Matches(v.nodes[v.self].labels()) {
+			continue
+		}
+		peering := Peering{Peer: p, Pause: s.Config.BGP.LeavePause, Routes: v.routes(p, local)}
+		if leaving {
+			peering.Leaving = fault
+		}
+		out = append(out, peering)
+	}
+	return out
+}
+
+// advertising returns the first filter that this node fails whatever the
+// address, empty if none, and whether that leaves it time to leave.
+func (v *view) advertising(s Snapshot) (fault Reason, leaving bool) {
+	self := v.nodes[v.self]
+	draining := self.member != nil && self.member.Draining
+	self.member = &Member{Name: s.Node, Standing: s.Self}
+	switch fault = self.filter(v.config.ExcludeLabel, election.Rules); fault {
+	case "":
+		if draining {
+			return Draining, true
+		}
+	case ExcludeLabel, Tainted, NodeDeleting:
+		return fault, true
+	}
+	return fault, false
+}
+
+// advertised is an address that this node serves, and for whom.
+type advertised struct {
+	address netip.Addr
+	pooled  bool // it is in a pool
+	claims  []claim
+}
+
+// claim is a Service that has an address advertised by this node.
+type claim struct {
+	holder
+	advertisements []int // those that select it and this node, by place in the document
+}
+
+// advertised returns what this node serves, sorted by address.
+func (v *view) advertised() []advertised {
+	here := make([]bool, len(v.config.Advertisements))
+	for i, a := range v.config.Advertisements {
+		here[i] = a.BGP != nil && a.NodeSelector.Matches(v.nodes[v.self].labels())
+	}
+	var out []advertised
+	for _, address := range v.addresses {
+		if v.ban(address) != "" {
+			continue
+		}
+		pool, pooled := v.config.PoolOf(address)
+		var claims []claim
+		for _, h := range v.holders[address] {
+			if h.Deleting || !h.Allocated || !h.usable {
+				continue
+			}
+			if selected := v.selecting(h, pool.Name, here); len(selected) > 0 {
+				claims = append(claims, claim{h, selected})
+			}
+		}
+		if claims = v.served(claims); len(claims) > 0 {
+			out = append(out, advertised{address, pooled, claims})
+		}
+	}
+	return out
+}
+
+// served returns the Services on one address that this node may attract
+// packets for: all of them, if it can serve them all. If no node can, the
+// oldest Service's nodes advertise the address.
+func (v *view) served(claims []claim) []claim {
+	serves := func(node int) bool {
+		return !slices.ContainsFunc(claims, func(c claim) bool { return c.Local && !contains(c.eligible, node) })
+	}
+	if len(claims) == 0 || serves(v.self) {
+		return claims
+	}
+	for node := range v.nodes {
+		if serves(node) {
+			return nil // somebody else can
+		}
+	}
+	if oldest := claims[0]; !oldest.Local || contains(oldest.eligible, v.self) {
+		return claims[:1]
+	}
+	return nil
+}
+
+// selecting returns the advertisements for a Service's address in a pool, in
+// none if that is empty, among those that are here: by place in the document.
+func (v *view) selecting(h holder, pool string, here []bool) []int {
+	var out []int
+	for i, a := range v.config.Advertisements {
+		if here[i] && a.ServiceSelector.Matches(h.Labels) && forPool(a, pool) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// byBGP tells whether an advertisement to routers, from whatever node, selects
+// a Service's address.
+func (v *view) byBGP(h holder, pool string) bool {
+	return slices.ContainsFunc(v.config.Advertisements, func(a config.Advertisement) bool {
+		return a.BGP != nil && a.ServiceSelector.Matches(h.Labels) && forPool(a, pool)
+	})
+}
+
+func forPool(a config.Advertisement, pool string) bool {
+	return pool == "" || len(a.Pools) == 0 || slices.Contains(a.Pools, pool)
+}
+
+// routes returns what a peer is told, sorted by prefix.
+func (v *view) routes(p config.Peer, local []advertised) []Route {
+	told := make([]bool, len(v.config.Advertisements))
+	for i, a := range v.config.Advertisements {
+		told[i] = a.BGP != nil && (len(a.BGP.Peers) == 0 || slices.Contains(a.BGP.Peers, p.Name))
+	}
+	drafts := map[netip.Prefix]*draft{}
+	for _, a := range local {
+		if !slices.Contains(p.Families, config.FamilyOf(a.address)) {
+			continue
+		}
+		for _, c := range a.claims {
+			for _, i := range c.advertisements {
+				if !told[i] {
+					continue
+				}
+				prefix := prefixOf(a, *v.config.Advertisements[i].BGP)
+				if drafts[prefix] == nil {
+					drafts[prefix] = &draft{}
+				}
+				drafts[prefix].add(i, c.key)
+			}
+		}
+	}
+	out := make([]Route, 0, len(drafts))
+	for prefix, d := range drafts {
+		out = append(out, d.route(prefix, v.config.Advertisements))
+	}
+	slices.SortFunc(out, func(a, b Route) int { return ComparePrefixes(a.Prefix, b.Prefix) })
+	return out
+}
+
+// ComparePrefixes orders prefixes by address, and shorter ones first.
+func ComparePrefixes(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}
+
+// prefixOf returns the prefix by which an advertisement announces an address.
+// One that is in no pool any more has no neighbours that are ours for sure.
+func prefixOf(a advertised, how config.BGPAdvertisement) netip.Prefix {
+	length := how.Length(config.FamilyOf(a.address))
+	if !a.pooled {
+		length = a.address.BitLen()
+	}
+	return netip.PrefixFrom(a.address, length).Masked()
+}
+
+// draft is a Route in the making.
+type draft struct {
+	advertisements []int // by place, may repeat
+	services       []string
+}
+
+func (d *draft) add(advertisement int, service string) {
+	d.advertisements = append(d.advertisements, advertisement)
+	if len(d.services) == 0 || d.services[len(d.services)-1] != service {
+		d.services = append(d.services, service)
+	}
+}
+
+// route unites what the advertisements say. Of several local preferences the
+// first in the document counts.
+func (d *draft) route(prefix netip.Prefix, all []config.Advertisement) Route {
+	r := Route{Prefix: prefix, LocalPref: defaultLocalPref, Services: sortedOnce(d.services)}
+	chosen := false
+	for _, i := range distinctOrdered(d.advertisements) {
+		a := all[i]
+		r.Advertisements = append(r.Advertisements, a.Name)
+		r.Communities = append(r.Communities, a.BGP.Communities...)
+		switch pref := a.BGP.LocalPref; {
+		case pref == nil:
+		case !chosen:
+			r.LocalPref, chosen = *pref, true
+		case r.LocalPref != *pref:
+			r.Conflict = append(r.Conflict, a.Name)
+		}
+	}
+	slices.Sort(r.Advertisements)
+	slices.SortFunc(r.Communities, config.Community.Compare)
+	r.Communities = slices.Compact(r.Communities)
+	return r
+}
+
+func sortedOnce(words []string) []string {
+	slices.Sort(words)
+	return slices.Compact(words)
+}
