@@ -58,6 +58,7 @@ var ours = map[string][]string{
 	"pkg/announcer/replay":       {"pkg/config", "pkg/announcer/plan", "pkg/announcer/election", "pkg/announcer/settling"},
 	"pkg/announcer/source":       {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/l2":           {"pkg/config", "pkg/announcer/plan"},
+	"pkg/announcer/bgp":          {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/status":       {"pkg/config", "pkg/announcer/plan"},
 
 	"pkg/cloudprovider/instances":        {"pkg/config", "pkg/cloudprovider/instances/decide"},
@@ -67,13 +68,14 @@ var ours = map[string][]string{
 // foreign is what a package outside the pure ones must not import directly.
 var foreign = map[string][]string{
 	"pkg/announcer/l2":         {"k8s.io/", "github.com/vishvananda/", "github.com/hashicorp/"},
+	"pkg/announcer/bgp":        {"k8s.io/", "github.com/vishvananda/", "github.com/hashicorp/", "github.com/mdlayher/"},
 	"pkg/announcer/membership": {"k8s.io/", "github.com/mdlayher/"},
 	"pkg/announcer":            {"k8s.io/", "github.com/mdlayher/", "github.com/hashicorp/", "github.com/vishvananda/"},
 }
 
 // linked is what a binary must not contain, however indirectly.
 var linked = map[string][]string{
-	"cmd/announcer":     {"k8s.io/cloud-provider", "k8s.io/apiserver"},
+	"cmd/announcer":     {"k8s.io/cloud-provider", "k8s.io/apiserver", "github.com/osrg/gobgp/v4/pkg/server", "google.golang.org/grpc"},
 	"cmd/ccm-baremetal": {"github.com/osrg/gobgp", "github.com/hashicorp/memberlist", "github.com/mdlayher/", "github.com/vishvananda/netlink"},
 }
 

@@ -1,0 +1,81 @@
+package bgp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+)
+
+// Sizes of a message (RFC 4271, section 4.1).
+const (
+	headerSize  = 19
+	mostMessage = 4096
+)
+
+// message is one message as it came: its type, and its body unread.
+type message struct {
+	kind uint8
+	body []byte
+}
+
+// fault is what we end a session for. The router is told.
+type fault struct {
+	code, subcode uint8
+	data          []byte
+	text          string
+}
+
+func (f *fault) Error() string { return f.text }
+
+// readMessage reads one message. An error that is a *fault is the router's.
+func readMessage(r io.Reader, buffer []byte) (message, error) {
+	if _, err := io.ReadFull(r, buffer[:headerSize]); err != nil {
+		return message{}, err
+	}
+	for _, b := range buffer[:16] {
+		if b != 0xff {
+			return message{}, &fault{bgp.BGP_ERROR_MESSAGE_HEADER_ERROR, bgp.BGP_ERROR_SUB_CONNECTION_NOT_SYNCHRONIZED, nil, "the router sends what is no BGP"}
+		}
+	}
+	size := int(binary.BigEndian.Uint16(buffer[16:]))
+	if size < headerSize || size > mostMessage {
+		return message{}, &fault{bgp.BGP_ERROR_MESSAGE_HEADER_ERROR, bgp.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH, buffer[16:18], fmt.Sprintf("the router sends a message of %d bytes", size)}
+	}
+	body := buffer[headerSize:size]
+	if _, err := io.ReadFull(r, body); err != nil {
+		return message{}, err
+	}
+	return message{buffer[18], body}, nil
+}
+
+// notified is a NOTIFICATION of the router.
+func notified(body []byte) error {
+	if len(body) < 2 {
+		return errors.New("the router has closed the session")
+	}
+	text := notifications[[2]uint8{body[0], body[1]}]
+	if text == "" {
+		return fmt.Errorf("the router has closed the session: %s", bgp.NewNotificationErrorCode(body[0], body[1]))
+	}
+	return fmt.Errorf("the router has closed the session: %s", text)
+}
+
+// notifications are the reasons of routers that need no manual, by code and
+// subcode.
+var notifications = map[[2]uint8]string{
+	{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_BAD_PEER_AS}:                         "it expects another AS number of us",
+	{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_BAD_BGP_IDENTIFIER}:                  "Bad BGP Identifier, it knows another session with our router ID, or has it itself",
+	{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_UNACCEPTABLE_HOLD_TIME}:              "it does not accept our hold time",
+	{bgp.BGP_ERROR_HOLD_TIMER_EXPIRED, 0}:                                                     "it has not heard of us for the hold time",
+	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN}:                          "it has been told to shut it down",
+	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_ADMINISTRATIVE_RESET}:                             "it has been told to reset it",
+	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_PEER_DECONFIGURED}:                                "it does not know us any more",
+	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_CONNECTION_REJECTED}:                              "it has rejected the connection",
+	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_OTHER_CONFIGURATION_CHANGE}:                       "its configuration has changed",
+	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_CONNECTION_COLLISION_RESOLUTION}:                  "it has another connection with us",
+	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_MAXIMUM_NUMBER_OF_PREFIXES_REACHED}:               "it takes no more prefixes",
+	{bgp.BGP_ERROR_FSM_ERROR, bgp.BGP_ERROR_SUB_RECEIVE_UNEXPECTED_MESSAGE_IN_OPENSENT_STATE}: "it did not expect our message",
+}
