@@ -95,7 +95,7 @@ func newCommand() *cobra.Command {
 		return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
 	})
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(newExplainCommand(), newMembersCommand(), newSimulateCommand())
+	cmd.AddCommand(newExplainCommand(), newMembersCommand(), newSimulateCommand(), newBGPCommand())
 	return cmd
 }
 

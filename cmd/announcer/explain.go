@@ -262,9 +262,12 @@ func (a answer) print(w io.Writer) {
 
 func (e explanation) print(w io.Writer, node string) {
 	fmt.Fprintf(w, "%s, held by %s\n", e.Address, strings.Join(e.Services, ", "))
-	if e.Owner == "" {
+	switch {
+	case e.Reason == plan.OnlyBGP:
+		line(w, "announced by", "every node that can serve it: "+because(e.Reason))
+	case e.Owner == "":
 		line(w, "announced by", "nobody: "+because(e.Reason))
-	} else {
+	default:
 		line(w, "announced by", strings.Join(append([]string{e.Owner}, e.OwnerLinks...), ", "))
 		line(w, "here, on "+node, e.here())
 	}

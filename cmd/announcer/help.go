@@ -5,11 +5,14 @@ LoadBalancer. For each address in the status of such a Service, exactly one
 node answers ARP (for IPv6: NDP); when that node goes away, another one takes
 over within about a second. Which one it is follows from the address and the
 nodes that could announce it, so all announcers agree without asking anybody;
-they know by gossip who is alive.
+they know by gossip who is alive. To the routers in bgp.peers every node that
+can serve an address advertises it, and no election is needed.
 
 What it needs:
   - the Linux capability NET_RAW, and the network namespace of the host
   - TCP and UDP port 7956 between the nodes (membership.port), for the gossip
+  - with routers in bgp.peers: TCP port 179 of each, and the right to get the
+    Secrets with their passwords
   - from the API server: list and watch Services, EndpointSlices and Nodes;
     list and watch the ConfigMap ccm-baremetal-accepted and the Secret
     ccm-baremetal-gossip; get the Namespace kube-system; create and patch
@@ -27,7 +30,8 @@ What it never does:
 
 While something is missing at the start it waits, answers /healthz, and says on
 /readyz what it waits for. SIGTERM hands all addresses over to other nodes,
-which takes at most two seconds; a second signal ends it at once.
+which takes at most two seconds, and takes leave of routers, which takes
+bgp.leavePause; a second signal ends it at once.
 
 On port 7957: /healthz (is the loop alive), /readyz (does it take part, else why
 not), /metrics (announcer_*). On 127.0.0.1:7958: /debug/plan (all decisions and
@@ -47,7 +51,10 @@ const examples = `  # as the container of a DaemonSet with hostNetwork, NODE_NAM
   announcer simulate --drain n1
 
   # which announcers this one sees
-  announcer members`
+  announcer members
+
+  # which routers it speaks with, and what it tells them
+  announcer bgp`
 
 const explainHelp = `Explain who announces an address, and why.
 
@@ -88,3 +95,18 @@ const simulateExamples = `  announcer simulate --drain n1
   announcer simulate --lose n1 --lose n2 -o json
   announcer simulate --config new.yaml
   announcer simulate --drain n1 --file plan.json`
+
+const bgpHelp = `Show the sessions of the announcer on this node with its routers, or of the one
+at --server, or as they are in a saved /debug/plan; and what each router has been
+told: every prefix with its communities, the Services that it is for and the
+advertisements that select them.
+
+A session is Established, or Idle, Connecting or Opening with the reason why it
+does not come up, or Leaving or Left because the node serves nothing.
+
+Exit code: 0, or 1 if the announcer cannot be asked.`
+
+const bgpExamples = `  announcer bgp
+  announcer bgp tor-a
+  announcer bgp -o json | jq '.sessions[] | {peer, state, why}'
+  kubectl -n kube-system exec ds/announcer -- /announcer bgp`

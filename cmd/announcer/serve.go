@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/l2"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/record"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
@@ -67,6 +68,10 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	})
 	speaker := l2.New(l2.Options{Log: log, Kick: kick.ring})
 	defer speaker.Close()
+	router := bgp.New(bgp.Options{
+		Node: o.node, Password: secrets{api, o.namespace}.password, Dial: bgp.Dial, Log: log,
+	})
+	defer router.Close()
 	sink := conditionSink{api, world}
 	events := status.NewEvents(status.EventOptions{
 		Node: o.node, Sink: eventSink{api}, UID: world.UID, Observed: sink.observed, Log: log,
@@ -74,10 +79,11 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	conditions := status.NewConditions(status.ConditionOptions{
 		Observed: sink.observed, Write: sink.write, Warn: events.Warn, Log: log,
 	})
-	page := newStatus(parts{o.node, world, gossip, past, speaker, events, log})
+	page := newStatus(parts{o.node, world, gossip, past, speaker, router, events, log})
 	loop := announcer.New(announcer.Options{
 		Source:   world.With(gossip),
 		Speakers: []announcer.Speaker{speaker},
+		Router:   router,
 		Publish:  gossip.Publish,
 		Observe: func(p announcer.Pass) {
 			page.Observe(status.Pass(p))

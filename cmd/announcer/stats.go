@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/l2"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/record"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
@@ -16,6 +17,7 @@ type parts struct {
 	gossip  *gossip
 	past    *record.Record
 	speaker *l2.Speaker
+	router  *bgp.Speaker
 	events  *status.Events
 	log     *slog.Logger
 }
@@ -31,6 +33,7 @@ func newStatus(p parts) *status.Status {
 		Gossip:      p.gossip.stats,
 		Warming:     p.past.Warming,
 		Layer2:      func() status.Layer2 { return layer2(p.speaker) },
+		BGP:         func() []status.BGPSession { return sessions(p.router.Sessions()) },
 		Moved:       p.events.Note,
 		Log:         p.log,
 	})
@@ -71,6 +74,23 @@ func conflicts(speaker *l2.Speaker) []status.Conflict {
 			Address: c.Address.String(), Link: c.Link, MAC: c.MAC, Node: c.Node,
 			Cause: string(c.Cause), Since: c.Since, Refused: c.Refused,
 		})
+	}
+	return out
+}
+
+// sessions translates what the sessions with routers are at.
+func sessions(all []bgp.Session) []status.BGPSession {
+	out := []status.BGPSession{}
+	for _, s := range all {
+		shown := status.BGPSession{
+			Peer: s.Peer, Address: s.Address.String(), Port: s.Port, ASN: s.ASN, LocalASN: s.LocalASN, RouterID: s.RouterID.String(),
+			State: string(s.State), Since: s.Since, Why: s.Why, Families: s.Families, Mute: s.Mute, Advertised: s.Advertised,
+			Wanted: s.Wanted, Restarting: s.Restarting, Times: s.Times, UpdatesSent: s.UpdatesSent, UpdatesReceived: s.UpdatesReceived,
+		}
+		if s.Local.IsValid() {
+			shown.Local = s.Local.String()
+		}
+		out = append(out, shown)
 	}
 	return out
 }

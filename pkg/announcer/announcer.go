@@ -32,6 +32,17 @@ type Speaker interface {
 	Answering() []plan.Announcement
 }
 
+// A Router makes routers agree with want: there is a session with each of
+// them, and each is told its routes and nothing else. Neither a router that is
+// away nor one that hangs holds Set up; what becomes of it is for the status.
+type Router interface {
+	Set(want []plan.Peering)
+
+	// Leave ends all sessions, so that no packet is lost, and returns when that
+	// is done or ctx ends. Set has no effect afterwards.
+	Leave(ctx context.Context)
+}
+
 // State is what this announcer says of itself to the others. The loop is the
 // only one that says it.
 type State struct {
@@ -59,6 +70,7 @@ type Pass struct {
 type Options struct {
 	Source   Source
 	Speakers []Speaker
+	Router   Router
 
 	// Publish tells the other announcers the state of this one. It is called
 	// in every pass, first when everything is known, and must not block.
@@ -147,6 +159,7 @@ func (a *Announcer) pass(ctx context.Context) bool {
 	p.Err = a.decide(&p)
 	if p.Err == nil {
 		p.Err = a.set(ctx, a.want(p))
+		a.route(p.Snapshot)
 	}
 	p.Took = time.Since(p.Started)
 	a.last = p
@@ -263,6 +276,14 @@ func (a *Announcer) want(p Pass) []plan.Announcement {
 
 func isMember(s plan.Snapshot, node string) bool {
 	return node != s.Node && slices.ContainsFunc(s.Members, func(m plan.Member) bool { return m.Name == node })
+}
+
+// route gives the routers what they are to be told. They have their own way of
+// taking leave of an announcer that ends.
+func (a *Announcer) route(s plan.Snapshot) {
+	if !a.draining {
+		a.o.Router.Set(plan.Peerings(s))
+	}
 }
 
 // set gives every speaker what it is to announce. One that fails stops no other.

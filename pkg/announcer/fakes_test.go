@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
@@ -151,6 +152,7 @@ type rig struct {
 	*Announcer
 	world *world
 	wire  *wire
+	route *routers
 	end   context.CancelFunc
 	done  chan error
 
@@ -181,7 +183,47 @@ func newRig(t *testing.T, addresses ...string) *rig {
 			Addresses: []netip.Addr{netip.MustParseAddr(a)}, Endpoints: plan.Endpoints{Ready: []string{"n3"}},
 		})
 	}
-	return &rig{world: &world{state: s}, wire: &wire{}, done: make(chan error, 1)}
+	return &rig{world: &world{state: s}, wire: &wire{}, route: &routers{}, done: make(chan error, 1)}
+}
+
+// routers are what this node speaks BGP with. Leaving them takes a while.
+type routers struct {
+	takes time.Duration // to leave
+
+	mu   sync.Mutex
+	want []plan.Peering
+	sets int
+	left bool // for good
+}
+
+func (r *routers) Set(want []plan.Peering) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.want, r.sets = want, r.sets+1
+}
+
+func (r *routers) Leave(ctx context.Context) {
+	select {
+	case <-time.After(r.takes):
+	case <-ctx.Done():
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left = true
+}
+
+// told returns what the routers are told, as text.
+func (r *routers) told() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []string
+	for _, p := range r.want {
+		for _, route := range p.Routes {
+			out = append(out, p.Peer.Name+" "+route.Prefix.String())
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // start runs the announcer; more speakers come before the rig's own.
@@ -189,7 +231,7 @@ func (r *rig) start(t *testing.T, more ...Speaker) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r.end = cancel
 	r.Announcer = New(Options{
-		Source: r.world, Speakers: append(more, r.wire), Publish: r.publish, Observe: r.observe,
+		Source: r.world, Speakers: append(more, r.wire), Router: r.route, Publish: r.publish, Observe: r.observe,
 		Log: slog.New(slog.NewTextHandler(lockedWriter{r}, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
 	})
 	go func() { r.done <- r.Run(ctx) }()

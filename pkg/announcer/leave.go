@@ -11,6 +11,10 @@ const (
 	// so when it sees that this announcer is gone.
 	leaveWithin = 2 * time.Second
 
+	// routersWithin bounds taking leave of the routers: the longest pause that
+	// the configuration allows, and what goes with it.
+	routersWithin = 17 * time.Second
+
 	// lookEvery is how often the speakers are asked whether they have handed
 	// everything over.
 	lookEvery = 20 * time.Millisecond
@@ -19,11 +23,20 @@ const (
 // leave ends without loss: the others learn that this announcer drains, their
 // new owners announce, and the speakers here answer until they have seen it.
 // What nobody else can announce is kept until the end, but not waited for.
+// Meanwhile the routers are taken leave of, who take their time.
 func (a *Announcer) leave(ctx context.Context) error {
 	began := time.Now()
 	a.draining = true
 	a.o.Log.Info("leaving", "addresses", len(a.answering()))
 	a.publish(a.last.Snapshot)
+	routers := make(chan struct{})
+	go func() {
+		defer close(routers)
+		ctx, cancel := context.WithTimeout(ctx, routersWithin)
+		defer cancel()
+		a.o.Router.Leave(ctx)
+	}()
+	defer func() { <-routers }()
 	a.handOver(ctx, time.After(leaveWithin))
 	left := len(a.answering())
 	err := a.set(ctx, nil)

@@ -22,6 +22,8 @@ func (r Reason) Meaning() string {
 		return "no Service on it has a usable endpoint"
 	case NoAdvertisement:
 		return "no advertisement selects its pool and its Services"
+	case OnlyBGP:
+		return "it is advertised to routers, see announcer bgp"
 	case NoEligibleNode:
 		return "every node is left out"
 	case NoQuorum:

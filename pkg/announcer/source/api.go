@@ -68,6 +68,12 @@ func (a *API) Namespace(ctx context.Context, name string) (*corev1.Namespace, er
 	return o, a.core.Get().Resource("namespaces").Name(name).Do(ctx).Into(o)
 }
 
+// Secret returns a Secret.
+func (a *API) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	o := &corev1.Secret{}
+	return o, a.core.Get().Namespace(namespace).Resource("secrets").Name(name).Do(ctx).Into(o)
+}
+
 // CreateEvent writes a new Event.
 func (a *API) CreateEvent(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
 	o := &corev1.Event{}

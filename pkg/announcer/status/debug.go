@@ -29,6 +29,7 @@ type Plan struct {
 	Answering []plan.Announcement // what is really answered for, those being handed over included
 	LeftOut   map[string]string   // links of this node that never carry an announcement, with the cause
 	Layer2    Layer2
+	BGP       []BGPSession // with routers, by the peer's name
 }
 
 // World is a snapshot without its configuration.
@@ -73,6 +74,7 @@ func (s *Status) Plan() Plan {
 		Verdicts: last.Verdicts,
 		LeftOut:  s.o.LeftOut(),
 		Layer2:   s.o.Layer2(),
+		BGP:      s.o.BGP(),
 	}
 	for _, a := range s.o.Answering() {
 		a.Peers = nil // the same for all of them, and to be seen at the members

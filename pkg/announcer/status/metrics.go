@@ -83,6 +83,7 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 	s.collectAnswering(ch)
 	s.collectGossip(ch, p)
 	s.collectLayer2(ch)
+	s.collectBGP(ch)
 }
 
 // emit sends samples of one metric.

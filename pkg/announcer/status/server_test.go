@@ -199,6 +199,14 @@ func TestMetrics(t *testing.T) {
 		Conflicts: []Conflict{{Address: "192.0.2.102", Link: "eth0", MAC: "02:00:00:00:00:99", Cause: "ForeignStation"}},
 		Withheld:  []Withheld{{Address: "192.0.2.103", Link: "eth0", MAC: "02:00:00:00:00:02", Node: "n2"}},
 	}
+	r.bgp = []BGPSession{
+		{
+			Peer: "tor-a", State: "Established", Since: time.Unix(1900000000, 0), Families: []config.Family{config.IPv4, config.IPv6}, Wanted: 3,
+			Advertised: []plan.Route{{Prefix: netip.MustParsePrefix("192.0.2.101/32")}, {Prefix: netip.MustParsePrefix("198.51.100.0/24")}},
+			Times:      2, UpdatesSent: 7, UpdatesReceived: 8,
+		},
+		{Peer: "tor-b", State: "Idle", Why: "connection refused", Wanted: 3},
+	}
 	_, body := serve(t, r.Status)(false, "/metrics")
 	var ours strings.Builder
 	for line := range strings.Lines(body) {
@@ -215,6 +223,7 @@ func TestMetricsAreNamedAsTheyShould(t *testing.T) {
 	r.answers(p)
 	r.Observe(p)
 	r.layer2 = Layer2{Frames: map[string]Frames{"arp": {Dropped: map[string]uint64{"x": 1}}}, Links: []Layer2Link{{}}, Conflicts: []Conflict{{}}, Withheld: []Withheld{{}}}
+	r.bgp = []BGPSession{{State: "Established", Families: []config.Family{config.IPv4}}}
 	problems, err := testutil.GatherAndLint(r.registry)
 	if err != nil {
 		t.Fatal(err)

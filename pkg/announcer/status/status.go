@@ -45,6 +45,7 @@ type Options struct {
 	Gossip      func() Gossip
 	Warming     func() time.Duration // for how long a new announcer is still not to count as ready
 	Layer2      func() Layer2
+	BGP         func() []BGPSession
 
 	// Moved is called for each change that concerns this node: when it has
 	// lost an address, and when a speaker has begun to answer for one that it

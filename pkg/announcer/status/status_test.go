@@ -71,6 +71,7 @@ type rig struct {
 	gossip    Gossip
 	warming   time.Duration
 	layer2    Layer2
+	bgp       []BGPSession
 }
 
 func newRig() *rig {
@@ -85,6 +86,7 @@ func newRig() *rig {
 		Gossip:      func() Gossip { return r.gossip },
 		Warming:     func() time.Duration { return r.warming },
 		Layer2:      func() Layer2 { return r.layer2 },
+		BGP:         func() []BGPSession { return r.bgp },
 		Moved:       func(n Note) { r.moved = append(r.moved, describe(n)) },
 		Log:         slog.New(slog.DiscardHandler),
 	})

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
+)
+
+// sessionList is the output of bgp. The names in it are those of the JSON
+// output; changing one is an API change. Lists are never null.
+type sessionList struct {
+	Node     string          `json:"node"` // that was asked
+	Sessions []sessionOutput `json:"sessions"`
+}
+
+type sessionOutput struct {
+	Peer     string            `json:"peer"`
+	Address  string            `json:"address"`
+	Port     int               `json:"port"`
+	ASN      uint32            `json:"asn"` // the router's, 0 before it has said it
+	LocalASN uint32            `json:"localASN"`
+	RouterID string            `json:"routerID"` // ours
+	Local    string            `json:"local"`    // our end; empty: there has been none
+	State    string            `json:"state"`
+	Since    time.Time         `json:"since"`
+	Why      string            `json:"why"` // what keeps it from coming up, or ended the one before
+	Families []string          `json:"families"`
+	Mute     map[string]string `json:"mute"` // families that are configured and not sent, with the reason
+	Wanted   int               `json:"wanted"`
+	Routes   []routeOutput     `json:"routes"`
+}
+
+type routeOutput struct {
+	Prefix         string   `json:"prefix"`
+	Communities    []string `json:"communities"`
+	LocalPref      uint32   `json:"localPref"` // internal routers only are told
+	Services       []string `json:"services"`
+	Advertisements []string `json:"advertisements"`
+	Conflict       []string `json:"conflict"` // advertisements whose localPref does not count
+}
+
+func newBGPCommand() *cobra.Command {
+	a := &asking{}
+	cmd := &cobra.Command{
+		Use:     "bgp [PEER]",
+		Short:   "Show the sessions with routers, and what they are told",
+		Long:    bgpHelp,
+		Example: bgpExamples,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := a.plan(cmd)
+			if err != nil {
+				return err
+			}
+			list := newSessionList(p)
+			if len(args) == 1 {
+				if list.Sessions = only(list.Sessions, args[0]); len(list.Sessions) == 0 {
+					return fmt.Errorf("%s has no session with a peer %q", list.Node, args[0])
+				}
+			}
+			if a.output == "json" {
+				return printJSON(cmd.OutOrStdout(), list)
+			}
+			return list.print(cmd.OutOrStdout(), p.Time)
+		},
+	}
+	a.add(cmd)
+	return cmd
+}
+
+func only(all []sessionOutput, peer string) []sessionOutput {
+	return slices.DeleteFunc(all, func(s sessionOutput) bool { return s.Peer != peer })
+}
+
+func newSessionList(p status.Plan) sessionList {
+	list := sessionList{Node: p.World.Node, Sessions: []sessionOutput{}}
+	for _, b := range p.BGP {
+		s := sessionOutput{
+			Peer: b.Peer, Address: b.Address, Port: b.Port, ASN: b.ASN, LocalASN: b.LocalASN, RouterID: b.RouterID, Local: b.Local,
+			State: b.State, Since: b.Since, Why: b.Why, Families: []string{}, Mute: map[string]string{}, Wanted: b.Wanted, Routes: []routeOutput{},
+		}
+		for _, f := range b.Families {
+			s.Families = append(s.Families, string(f))
+		}
+		for f, why := range b.Mute {
+			s.Mute[string(f)] = why
+		}
+		for _, r := range b.Advertised {
+			s.Routes = append(s.Routes, newRouteOutput(r))
+		}
+		list.Sessions = append(list.Sessions, s)
+	}
+	return list
+}
+
+func newRouteOutput(r plan.Route) routeOutput {
+	out := routeOutput{
+		Prefix: r.Prefix.String(), Communities: []string{}, LocalPref: r.LocalPref,
+		Services: append([]string{}, r.Services...), Advertisements: append([]string{}, r.Advertisements...), Conflict: append([]string{}, r.Conflict...),
+	}
+	for _, c := range r.Communities {
+		out.Communities = append(out.Communities, c.String())
+	}
+	return out
+}
+
+// print shows the sessions as they were at the time of the last pass.
+func (l sessionList) print(w io.Writer, now time.Time) error {
+	if len(l.Sessions) == 0 {
+		_, err := fmt.Fprintf(w, "%s speaks with no router: no peer in the configuration selects it\n", l.Node)
+		return err
+	}
+	for i, s := range l.Sessions {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		s.print(w, now)
+	}
+	return nil
+}
+
+func (s sessionOutput) print(w io.Writer, now time.Time) {
+	asn := ""
+	if s.ASN > 0 {
+		asn = fmt.Sprintf(", AS %d", s.ASN)
+	}
+	fmt.Fprintf(w, "%s, %s port %d%s\n", s.Peer, s.Address, s.Port, asn)
+	state := s.State
+	if age := now.Sub(s.Since).Round(time.Second); age > 0 {
+		state += " for " + age.String()
+	}
+	if s.Why != "" {
+		state += ": " + s.Why
+	}
+	line(w, "state", state)
+	line(w, "here", strings.TrimPrefix(fmt.Sprintf("%s, AS %d, router ID %s", s.Local, s.LocalASN, s.RouterID), ", "))
+	for _, f := range slices.Sorted(maps.Keys(s.Mute)) {
+		line(w, "not sent", f+": "+s.Mute[f])
+	}
+	for i, r := range s.Routes {
+		line(w, title(i, fmt.Sprintf("told %d of %d", len(s.Routes), s.Wanted)), r.String())
+	}
+	if len(s.Routes) == 0 {
+		line(w, fmt.Sprintf("told 0 of %d", s.Wanted), "nothing")
+	}
+}
+
+func (r routeOutput) String() string {
+	text := fmt.Sprintf("%s for %s by %s", r.Prefix, strings.Join(r.Services, ", "), strings.Join(r.Advertisements, ", "))
+	if len(r.Communities) > 0 {
+		text += ", communities " + strings.Join(r.Communities, " ")
+	}
+	if r.LocalPref != 100 {
+		text += fmt.Sprintf(", preference %d", r.LocalPref)
+	}
+	if len(r.Conflict) > 0 {
+		text += "; the preference of " + strings.Join(r.Conflict, ", ") + " does not count"
+	}
+	return text
+}
