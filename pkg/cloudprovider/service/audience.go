@@ -21,7 +21,9 @@ type audience struct {
 func newAudience(c config.Config, nodes []*v1.Node) audience {
 	a := audience{config: c}
 	for _, ad := range c.Advertisements {
-		if ad.Layer2 != nil && slices.ContainsFunc(nodes, func(n *v1.Node) bool { return announces(n, ad, c.ExcludeLabel) }) {
+		if slices.ContainsFunc(nodes, func(n *v1.Node) bool {
+			return announces(n, ad, c.ExcludeLabel) && (ad.Layer2 != nil || advertises(n, ad, c.BGP.Peers))
+		}) {
 			a.advertisements = append(a.advertisements, ad)
 		}
 	}
@@ -31,6 +33,13 @@ func newAudience(c config.Config, nodes []*v1.Node) audience {
 // announces tells whether an advertisement may be announced by a Node.
 func announces(n *v1.Node, ad config.Advertisement, rule config.ExcludeLabel) bool {
 	return n.Labels[v1.LabelOSStable] != "windows" && !rule.Excludes(n.Labels) && ad.NodeSelector.Matches(n.Labels)
+}
+
+// advertises tells whether a Node has a session that an advertisement is for.
+func advertises(n *v1.Node, ad config.Advertisement, peers []config.Peer) bool {
+	return ad.BGP != nil && slices.ContainsFunc(peers, func(p config.Peer) bool {
+		return p.NodeSelector.Matches(n.Labels) && (len(ad.BGP.Peers) == 0 || slices.Contains(ad.BGP.Peers, p.Name))
+	})
 }
 
 // has tells whether an address that these Services hold is announced. One
