@@ -76,6 +76,7 @@ func (v *view) decide(address netip.Addr) verdict {
 		Holders:  make([]Holder, len(holders)),
 	}}
 	demands := v.demands(address, holders, d.Holders)
+	v.tell(&d.Verdict, address, holders)
 	if len(demands) == 0 {
 		d.Reason = gravest(d.Holders)
 		return d
@@ -143,7 +144,7 @@ func (d *verdict) rank(v *view, known *election.Favourites) {
 // gravest returns the reason to give for an address that no Service may have
 // announced: that of the Service which came nearest to it.
 func gravest(holders []Holder) Reason {
-	order := []Reason{Deleting, NotAllocated, NoEndpoints, NoAdvertisement, OnlyBGP, NodeAddress, SpecialPurpose}
+	order := []Reason{Deleting, NotAllocated, NoEndpoints, NoAdvertisement, NoEligibleNode, OnlyBGP, NodeAddress, SpecialPurpose}
 	nearest := slices.MaxFunc(holders, func(a, b Holder) int {
 		return slices.Index(order, a.Reason) - slices.Index(order, b.Reason)
 	})

@@ -29,9 +29,6 @@ func (v *view) demands(address netip.Addr, holders []holder, reasons []Holder) [
 		if reason == "" {
 			reason = h.objection(matching)
 		}
-		if reason == NoAdvertisement && v.byBGP(h, pool.Name) {
-			reason = OnlyBGP
-		}
 		reasons[i] = Holder{Service: h.key, Reason: reason}
 		if reason == Honoured {
 			out = append(out, demand{i, matching, v.reach(address, matching), h.Local, h.eligible, h.serving})

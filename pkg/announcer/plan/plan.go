@@ -168,6 +168,10 @@ type Verdict struct {
 	// whether the candidates are theirs.
 	Holders []Holder
 
+	// Routed says how many nodes tell routers of the address, by the Service that
+	// it is for; nil if none does. What becomes of it only they know.
+	Routed map[string]int
+
 	outcome *outcome // where the reason of any node can be looked up; nil without candidates
 }
 

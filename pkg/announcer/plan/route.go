@@ -171,14 +171,6 @@ func (v *view) selecting(h holder, pool string, here []bool) []int {
 	return out
 }
 
-// byBGP tells whether an advertisement to routers, from whatever node, selects
-// a Service's address.
-func (v *view) byBGP(h holder, pool string) bool {
-	return slices.ContainsFunc(v.config.Advertisements, func(a config.Advertisement) bool {
-		return a.BGP != nil && a.ServiceSelector.Matches(h.Labels) && forPool(a, pool)
-	})
-}
-
 func forPool(a config.Advertisement, pool string) bool {
 	return pool == "" || len(a.Pools) == 0 || slices.Contains(a.Pools, pool)
 }

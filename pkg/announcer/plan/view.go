@@ -22,6 +22,7 @@ type view struct {
 	shown          int  // how many candidates and excluded nodes a Verdict names at most
 	self           int  // the place of this announcer's Node among them, -1 if it is not there
 	advertisements []advertisement
+	heralds        []*heralds // by place of the advertisement in the document
 	subnets        subnets
 	taken          map[netip.Addr]bool // the Nodes' addresses and the reserved ones
 
@@ -55,6 +56,7 @@ func newView(s Snapshot, shown int) *view {
 	v.self = v.index(s.Node)
 	v.subnets = newSubnets(v.nodes)
 	v.advertisements = newAdvertisements(s.Config, v.nodes)
+	v.heralds = v.newHeralds()
 	v.holders = v.newHolders(s.Services)
 	v.addresses = slices.SortedFunc(maps.Keys(v.holders), netip.Addr.Compare)
 	return v

@@ -1,0 +1,88 @@
+package plan
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+// heralds are the nodes that could tell routers of something by an
+// advertisement, by place, ascending.
+type heralds struct{ nodes []int }
+
+// newHeralds works them out for each advertisement; those that are not by BGP
+// have nil.
+func (v *view) newHeralds() []*heralds {
+	out := make([]*heralds, len(v.config.Advertisements))
+	if len(v.config.BGP.Peers) == 0 {
+		return out
+	}
+	for i, a := range v.config.Advertisements {
+		if a.BGP == nil {
+			continue
+		}
+		out[i] = &heralds{}
+		for place := range v.nodes {
+			n := &v.nodes[place]
+			if n.fault == "" && a.NodeSelector.Matches(n.labels()) && v.speaks(n, a) {
+				out[i].nodes = append(out[i].nodes, place)
+			}
+		}
+	}
+	return out
+}
+
+// speaks tells whether a node has a session that an advertisement is for.
+func (v *view) speaks(n *node, a config.Advertisement) bool {
+	return slices.ContainsFunc(v.config.BGP.Peers, func(p config.Peer) bool {
+		return p.NodeSelector.Matches(n.labels()) && (len(a.BGP.Peers) == 0 || slices.Contains(a.BGP.Peers, p.Name))
+	})
+}
+
+// routed counts the nodes that tell routers of an address for a Service, and
+// says whether any advertisement by BGP selects it at all.
+func (v *view) routed(h holder, pool string) (nodes int, selected bool) {
+	var places []int
+	for i, of := range v.heralds {
+		a := v.config.Advertisements[i]
+		if of == nil || !a.ServiceSelector.Matches(h.Labels) || !forPool(a, pool) {
+			continue
+		}
+		selected = true
+		for _, place := range of.nodes {
+			if !h.Local || contains(h.eligible, place) {
+				places = append(places, place)
+			}
+		}
+	}
+	return len(distinctOrdered(places)), selected
+}
+
+// tell fills in who tells routers of an address. A Service that only
+// advertisements by BGP select has its say there.
+func (v *view) tell(d *Verdict, address netip.Addr, holders []holder) {
+	if len(v.config.BGP.Peers) == 0 {
+		return
+	}
+	pool, _ := v.config.PoolOf(address)
+	for i, h := range holders {
+		reason := &d.Holders[i].Reason
+		if *reason != Honoured && *reason != NoAdvertisement {
+			continue
+		}
+		nodes, selected := v.routed(h, pool.Name)
+		switch {
+		case nodes > 0:
+			if d.Routed == nil {
+				d.Routed = map[string]int{}
+			}
+			d.Routed[h.key] = nodes
+			if *reason == NoAdvertisement {
+				*reason = OnlyBGP
+			}
+		case selected && *reason == NoAdvertisement:
+			*reason = NoEligibleNode
+		}
+	}
+}
