@@ -21,7 +21,9 @@ const ConditionAnnounced = "ccm-baremetal.io/Announced"
 // Reasons of the condition, besides the plan's reasons for an address that
 // nobody announces. Changing one is an API change.
 const (
-	AnnouncedByLayer2 = "Layer2"          // True: all addresses are announced
+	AnnouncedByLayer2 = "Layer2"          // True: all addresses are announced by layer 2
+	AnnouncedByBGP    = "BGP"             // True: all are told to routers
+	AnnouncedByBoth   = "Layer2AndBGP"    // True: all are announced, some of them to routers
 	PartlyAnnounced   = "PartlyAnnounced" // False: some are
 	AddressConflict   = "AddressConflict" // False: a foreign station claims one
 )
@@ -65,9 +67,25 @@ func (f facts) answers(address netip.Addr) bool {
 
 // fate is what becomes of one address.
 type fate struct {
-	announced bool
+	announced bool // in at least one of both ways
+	layer2    bool
+	routers   bool   // are told
 	reason    string // if it is not
 	text      string
+}
+
+// toRouters adds that some nodes tell routers of an address.
+func (f fate) toRouters(address netip.Addr, nodes int) fate {
+	told := fmt.Sprintf("%d nodes advertise %s to routers", nodes, address)
+	if nodes == 1 {
+		told = fmt.Sprintf("1 node advertises %s to routers", address)
+	}
+	f.layer2, f.announced, f.routers = f.announced, true, true
+	if f.layer2 {
+		told = f.text + "; " + told
+	}
+	f.text = told
+	return f
 }
 
 // condition returns what to say about a Service that has another condition,
@@ -117,7 +135,7 @@ func (f facts) withoutAddress(observed Condition) (Condition, bool) {
 
 // summary makes one condition of what becomes of each address.
 func summary(fates []fate) Condition {
-	c := Condition{Status: metav1.ConditionTrue, Reason: AnnouncedByLayer2}
+	c := Condition{Status: metav1.ConditionTrue, Reason: way(fates)}
 	var texts []string
 	announced := 0
 	for _, fate := range fates {
@@ -137,10 +155,37 @@ func summary(fates []fate) Condition {
 	return c
 }
 
+// way says how addresses are announced, if all are.
+func way(fates []fate) string {
+	layer2, routers := false, false
+	for _, f := range fates {
+		layer2 = layer2 || f.layer2
+		routers = routers || f.routers
+	}
+	switch {
+	case layer2 && routers:
+		return AnnouncedByBoth
+	case routers:
+		return AnnouncedByBGP
+	default:
+		return AnnouncedByLayer2
+	}
+}
+
 // fate returns what becomes of an address of a Service, and whether that is
+// known: by layer 2, and what routers are told.
+func (f facts) fate(v *plan.Verdict, svc *plan.Service) (fate, bool) {
+	local, known := f.layer2(v, svc)
+	if nodes := v.Routed[svc.Namespace+"/"+svc.Name]; nodes > 0 && known {
+		return local.toRouters(v.Address, nodes), true
+	}
+	return local, known
+}
+
+// layer2 returns what becomes of an address of a Service, and whether that is
 // known. What is not answered yet by its owner, this node, is not; nor is
 // what only a majority could know.
-func (f facts) fate(v *plan.Verdict, svc *plan.Service) (fate, bool) {
+func (f facts) layer2(v *plan.Verdict, svc *plan.Service) (fate, bool) {
 	if own := holderReason(v, svc); own != plan.Honoured && own != plan.Overruled {
 		return silent(own, fmt.Sprintf("not announcing %s: %s", v.Address, own.Meaning())), true
 	}
@@ -193,7 +238,7 @@ func contest(v *plan.Verdict, c Conflict) string {
 }
 
 func announced(v *plan.Verdict) fate {
-	return fate{announced: true, text: "announcing " + place(v)}
+	return fate{announced: true, layer2: true, text: "announcing " + place(v)}
 }
 
 func linkDown(v *plan.Verdict) fate {

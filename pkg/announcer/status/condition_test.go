@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 func TestConditionTexts(t *testing.T) {
@@ -52,6 +53,16 @@ func TestConditionTexts(t *testing.T) {
 		{"no address any more", func(s *plan.Snapshot) {
 			s.Members, s.Services[0].Addresses = s.Members[:1], nil
 		}, nil, "False NotAllocated: it has no address"},
+		{"to routers only", func(s *plan.Snapshot) { s.Config = routed(t, "{bgp: {}}") }, nil, "True BGP: 2 nodes advertise 192.0.2.101 to routers"},
+		{"to routers too", func(s *plan.Snapshot) {
+			both(s)
+			s.Config = routed(t, "{layer2: {}, bgp: {}}")
+		}, nil, "True Layer2AndBGP: announcing 192.0.2.101 from n1, eth0; 2 nodes advertise 192.0.2.101 to routers; " +
+			"announcing 192.0.2.103 from n2, eth0; 2 nodes advertise 192.0.2.103 to routers"},
+		{"to routers from nowhere", func(s *plan.Snapshot) {
+			s.Members = s.Members[:1]
+			s.Config = routed(t, "{nodeSelector: rack=z, bgp: {}}")
+		}, nil, "False NoEligibleNode: not announcing 192.0.2.101: every node is left out"},
 		{"deleting", func(s *plan.Snapshot) { s.Services[0].Deleting = true }, nil, ""},
 	}
 	for _, tt := range tests {
@@ -89,4 +100,14 @@ func TestConditionPatchNamesOneConditionOnly(t *testing.T) {
 	if err != nil || strings.Contains(string(patch), "lastTransitionTime") {
 		t.Errorf("%v, a new time without a new status: %s", err, patch)
 	}
+}
+
+// routed is the usual configuration with one advertisement and a router.
+func routed(t *testing.T, advertisement string) config.Config {
+	t.Helper()
+	c, err := config.Load([]byte(document + "bgp: {localASN: 64500, peers: [{name: r1, address: 203.0.113.1, asn: 64501}]}\nadvertisements: [" + advertisement + "]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
