@@ -9,9 +9,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,6 +25,7 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab"
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab/apistub"
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab/netns"
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/observe"
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
 )
 
@@ -67,27 +70,88 @@ func build(m *testing.M) (code int, err error) {
 
 // An announcer of 5,000 Services with 20,000 endpoints and of 500 Nodes, from
 // its first list on: what it takes at most while it announces every one of the
-// addresses, and how busy it is when nothing happens but heartbeats.
-func TestAnnouncerOfABigClusterIsSmall(t *testing.T) {
-	api := bigCluster()
-	a := start(t, api)
-	a.fits(t, memoryBound)
-	api.Change("configmaps", 0, func(o apistub.Object) { o.(*corev1.ConfigMap).Data[product.ConfigKey] = fewHere })
-	a.announces(t, 10)
-	a.idles(t, api)
+// addresses, how it does that, and how busy it is when nothing happens but
+// heartbeats.
+func TestAnnouncerOfABigCluster(t *testing.T) {
+	api, namespace := bigCluster(), network(t)
+	heard := listen(t, namespace)
+	began := time.Now()
+	a := start(t, namespace, api)
+	t.Run("IsSmall", func(t *testing.T) { a.fits(t, memoryBound) })
+	t.Run("B164AnnouncesAllSoonButPaced", func(t *testing.T) { judgePace(t, heard, began) })
+	t.Run("IsIdle", func(t *testing.T) {
+		api.Change("configmaps", 0, func(o apistub.Object) { o.(*corev1.ConfigMap).Data[product.ConfigKey] = fewHere })
+		a.announces(t, 10)
+		a.idles(t, api)
+	})
+}
+
+// listen hears the announcements of all addresses at the other end of the link.
+func listen(t *testing.T, namespace string) *observe.Watcher {
+	t.Helper()
+	c := observe.Config{
+		Link: "wire", Interval: time.Hour, // it asks for each once, before anybody could answer
+		SendersV4: []netip.Addr{netip.MustParseAddr("192.0.2.250")},
+	}
+	for i := range services {
+		c.Addresses = append(c.Addresses, netip.MustParseAddr(addressOf(i)))
+	}
+	var w *observe.Watcher
+	must(t, netns.Do(namespace, func() (err error) {
+		w, err = observe.Watch(c)
+		return err
+	}))
+	t.Cleanup(func() { must(t, w.Close()) })
+	return w
+}
+
+// What is promised of a start: every address is announced soon, and not faster
+// than the network is meant to bear.
+const (
+	soon      = 2 * 30 * time.Second
+	perSecond = 1000 // frames on a link
+)
+
+func judgePace(t *testing.T, heard *observe.Watcher, began time.Time) {
+	var last time.Time
+	var frames []time.Time
+	for _, a := range heard.Addresses() {
+		all := heard.Of(a).Announcements(time.Time{}, time.Time{})
+		if len(all) == 0 {
+			t.Fatalf("%s has not been announced", a)
+		}
+		if first := all[0].Time; first.After(last) {
+			last = first
+		}
+		for _, announced := range all {
+			frames = append(frames, announced.Time)
+		}
+	}
+	slices.SortFunc(frames, time.Time.Compare)
+	most := 0
+	for i, j := 0, 0; i < len(frames); i++ {
+		for frames[i].Sub(frames[j]) >= time.Second {
+			j++
+		}
+		most = max(most, i-j+1)
+	}
+	t.Logf("all %d addresses announced %.1f s after the start; at most %d frames in a second", services, last.Sub(began).Seconds(), most)
+	if last.Sub(began) > soon || most > perSecond*5/4 {
+		t.Errorf("want at most %s, and %d frames a second", soon, perSecond)
+	}
 }
 
 func TestListsOfOlderServersFitToo(t *testing.T) {
 	api := bigCluster()
 	api.NoStreaming = true
-	start(t, api).fits(t, plainBound)
+	start(t, network(t), api).fits(t, plainBound)
 }
 
 // fits waits until all addresses are announced, and looks at the memory.
 func (a announcer) fits(t *testing.T, bound int) {
 	t.Helper()
 	a.announces(t, services)
-	time.Sleep(5 * time.Second) // the first rounds of announcements
+	time.Sleep(8 * time.Second) // the first rounds of announcements
 	m := a.memory(t)
 	t.Logf("announcing %d addresses: %s", services, m)
 	if m.peak > bound {
@@ -102,9 +166,8 @@ type announcer struct {
 	http      *http.Client
 }
 
-func start(t *testing.T, api *apistub.Server) announcer {
+func start(t *testing.T, namespace string, api *apistub.Server) announcer {
 	t.Helper()
-	namespace := network(t)
 	listener, err := netns.Listen(namespace, "tcp", "127.0.0.1:0")
 	must(t, err)
 	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: api}}

@@ -88,8 +88,10 @@ func names(i int) (namespace, name string) {
 	return fmt.Sprint("namespace-", i%100), fmt.Sprint("service-", i)
 }
 
+func addressOf(i int) string { return fmt.Sprintf("10.0.%d.%d", i>>8, i&255) }
+
 func service(i int) *corev1.Service {
-	address := fmt.Sprintf("10.0.%d.%d", i>>8, i&255)
+	address := addressOf(i)
 	namespace, name := names(i)
 	s := &corev1.Service{ObjectMeta: meta(namespace, name, 2000)}
 	s.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: strings.Repeat("x", 1500)}
