@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -246,21 +248,54 @@ func plug(t *testing.T) func(hosts ...string) {
 	return func(hosts ...string) { must(t, cluster.Heal(context.Background(), hosts...)) }
 }
 
-// restarted ends all announcers and starts them with another document. They
-// read some settings only when they start.
-func restarted(t *testing.T, doc string) {
+// withMembership is the shared document with other settings of the membership.
+func withMembership(settings string) string {
+	return strings.Replace(document, "{settle: 0s}", "{"+settings+"}", 1)
+}
+
+// enforce puts a document in force.
+func enforce(t *testing.T, doc string) {
 	t.Helper()
 	must(t, installed.Configure(bounded(t), doc))
 	inForce(t, doc)
-	for _, n := range names() {
-		must(t, installed.Announcer(n).Stop(bounded(t)))
-	}
+}
+
+// restarted ends all announcers and starts them with another document. They
+// read some settings only when they start, and none remembers what it has been
+// through.
+func restarted(t *testing.T, doc string) {
+	t.Helper()
+	enforce(t, doc)
+	kill(t)(names()...)
+	forgetThePast(t)
 	revive(t)(names()...)
 	whole(t)
+}
+
+// forgetThePast removes what the nodes remember of themselves. No announcer
+// runs then.
+func forgetThePast(t *testing.T) {
+	t.Helper()
+	for _, n := range names() {
+		if err := os.Remove(installed.Record(n)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
 }
 
 // terminate ends an announcer in order and waits for its end.
 func terminate(t *testing.T, node string) {
 	t.Helper()
 	must(t, installed.Announcer(node).Stop(bounded(t)))
+}
+
+// podOf returns the app of the pod that answers through an address, nothing
+// if there is no answer.
+func podOf(ctx context.Context, a netip.Addr) string {
+	body, err := cluster.Get(ctx, lab.Client, "http://"+a.String()+"/")
+	if err != nil {
+		return ""
+	}
+	app, _, _ := strings.Cut(strings.TrimPrefix(body, "pod "), "-")
+	return app
 }

@@ -1,9 +1,15 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab"
 )
@@ -19,7 +25,7 @@ func TestOwnership(t *testing.T) {
 	t.Run("HalfOfTheNodes", f.testHalfOfTheNodes)
 	t.Run("Rapid", func(t *testing.T) {
 		defer restarted(t, document)
-		restarted(t, document+"membership: {detection: rapid}\n")
+		restarted(t, withMembership("settle: 0s, detection: rapid"))
 		// Who is that quick may take a stall of the busy machine for a death, so
 		// what happens to other addresses is not judged.
 		f.testFailures(t, 2, takeover{2 * 600 * time.Millisecond, 2 * time.Second}, func(*testing.T, loss) {})
@@ -27,7 +33,11 @@ func TestOwnership(t *testing.T) {
 	t.Run("ColdStart", f.testColdStart)
 	t.Run("Terminations", f.testTerminations)
 	t.Run("RollingUpdate", f.testRollingUpdate)
+	t.Run("Drains", f.testDrains)
+	t.Run("B077TwoLeaveAtOnce", f.testB077TwoLeaveAtOnce)
 	t.Run("BusyMachine", f.testBusyMachine)
+	t.Run("Stalls", f.testStalls)
+	t.Run("StaleNode", f.testStaleNode)
 }
 
 // Owners die. Their addresses are answered by others in time, and those of all
@@ -64,10 +74,17 @@ func (f *fleet) testHalfOfTheNodes(t *testing.T) {
 	judgeBy(t, "half of the nodes cut at once, to the next answer", gaps, takeover{bound, bound})
 }
 
-// The announcers of a cluster start one after the other: none of them ends up
-// with more than twice its share.
+// settling is what a cluster has by default; the shared installation has nobody
+// settle.
+const settling = "settle: 30s"
+
+// The announcers of a new cluster start one after the other: none of them ends
+// up with more than twice its share.
 func (f *fleet) testColdStart(t *testing.T) {
+	defer restarted(t, document)
+	enforce(t, withMembership(settling))
 	kill(t)(names()...)
+	forgetThePast(t)
 	apart := time.Duration(times(5, 20)) * time.Second
 	for i, n := range names() {
 		if i > 0 {
@@ -104,6 +121,58 @@ func (f *fleet) testRollingUpdate(t *testing.T) {
 	}
 }
 
+// The label by which the DaemonSet selects its nodes is removed from two of
+// them: their pods are deleted at once.
+func (f *fleet) testB077TwoLeaveAtOnce(t *testing.T) {
+	leaving := busiest(f.settled(t, time.Now(), healBound), 2)
+	f.planned(t, leaving[0], func() {
+		for _, n := range leaving {
+			must(t, installed.Announcer(n).Signal(syscall.SIGTERM))
+		}
+		for _, n := range leaving {
+			must(t, installed.Announcer(n).Wait(bounded(t)))
+		}
+	})
+	revive(t)(leaving...)
+	whole(t)
+}
+
+// drainAnnotation asks a node's announcer to give its addresses away.
+const drainAnnotation = "ccm-baremetal.io/drain"
+
+func (f *fleet) testDrains(t *testing.T) {
+	for range times(1, 5) {
+		node := busiest(f.settled(t, time.Now(), healBound), 1)[0]
+		f.planned(t, node, func() {
+			drain(t, node, "true")
+			f.silentNode(t, node)
+		})
+		f.planned(t, node, func() { drain(t, node, "false") })
+	}
+}
+
+// drain sets the annotation; false is as good as none.
+func drain(t *testing.T, node, value string) {
+	t.Helper()
+	must(t, cluster.EditNode(bounded(t), node, func(n *corev1.Node) {
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, drainAnnotation, value)
+	}))
+}
+
+// silentNode waits until a node has not answered for any address for a second.
+func (f *fleet) silentNode(t *testing.T, node string) {
+	t.Helper()
+	eventually(t, node+" to fall silent", func(context.Context) error {
+		now := time.Now()
+		for _, a := range f.addresses {
+			if slices.Contains(f.watcher.Of(a).MACs(now.Add(-time.Second), now), macOf(node)) {
+				return fmt.Errorf("it answers for %s", a)
+			}
+		}
+		return nil
+	})
+}
+
 // Eight programs that want all of both CPUs are no reason for any move.
 func (f *fleet) testBusyMachine(t *testing.T) {
 	f.settled(t, time.Now(), healBound)
@@ -120,5 +189,83 @@ func (f *fleet) testBusyMachine(t *testing.T) {
 	}
 	if n := f.moves(mark); n > 0 {
 		t.Errorf("%d addresses changed hands", n)
+	}
+}
+
+// A node stalls again and again, for some time that is or is not taken for its
+// death: its addresses move away once, and come back once.
+func (f *fleet) testStalls(t *testing.T) {
+	defer restarted(t, document)
+	restarted(t, withMembership(settling))
+	owners := f.settled(t, time.Now(), healBound)
+	node := busiest(owners, 1)[0]
+	share := len(owned(owners, node))
+	mark := time.Now()
+	n := times(8, 50)
+	for i := range n {
+		must(t, installed.Announcer(node).Pause())
+		time.Sleep(300*time.Millisecond + time.Duration(i)*1700*time.Millisecond/time.Duration(n-1))
+		must(t, installed.Announcer(node).Resume())
+		time.Sleep(time.Second)
+	}
+	whole(t)
+	f.settled(t, time.Now(), healBound)
+	moves, most := f.moves(mark), 2*share
+	t.Logf("%d stalls of a node with %d addresses: %d moves", n, share, moves)
+	if moves > most {
+		t.Errorf("want at most %d moves", most)
+	}
+}
+
+// wrongTenantBound is for how long a node without the API server may send
+// traffic for an address to the Service that has lost it.
+const wrongTenantBound = 35 * time.Second
+
+// A node is cut from the API server alone, and meanwhile an address of its gets
+// a new owner: the traffic does not go to the old one's pods for longer than
+// promised, the address is always answered, and so are all others.
+func (f *fleet) testStaleNode(t *testing.T) {
+	const namespace = "stale"
+	serve(t, namespace, "before")
+	serve(t, namespace, "after")
+	before := create(t, lab.LoadBalancer(namespace, "before", "before"))
+	a := address(t, before)
+	o := watch(t, a)
+	reachable(t, a)
+	node := owner(t, o)
+
+	must(t, cluster.CutAPI(t.Context(), node))
+	defer heal(t, node)
+	cutAt := time.Now()
+	remove(t, before)
+	heir := lab.LoadBalancer(namespace, "after", "after")
+	heir.Annotations = map[string]string{"ccm-baremetal.io/addresses": a.String()}
+	heir = create(t, heir)
+	address(t, heir)
+	given := time.Now()
+
+	var wrong time.Time // when the old tenant was last reached
+	for right := given; time.Since(right) < 3*time.Second; {
+		if app := podOf(bounded(t), a); app != "after" {
+			right = time.Now()
+			if app == "before" {
+				wrong = right
+			}
+		}
+		if time.Since(given) > patience {
+			t.Fatalf("the new tenant of %s is not reached\n%s", a, o)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Logf("%s, which %s owned, led to the old tenant for %s", a, node, max(0, wrong.Sub(given)).Round(10*time.Millisecond))
+	if wrong.Sub(given) > 2*wrongTenantBound {
+		t.Errorf("want at most %s", wrongTenantBound)
+	}
+	end := time.Now().Add(-200 * time.Millisecond)
+	if lost := o.Unanswered(given, end); len(lost) > 0 {
+		t.Errorf("%d of %d questions for %s had no answer\n%s", len(lost), len(o.Questions(given, end)), a, o)
+	}
+	for _, a := range f.addresses {
+		f.answered(t, a, cutAt)
 	}
 }

@@ -24,8 +24,11 @@ const (
 	nodes         = 500
 )
 
+// share is how many of the addresses an announcer has among 500.
+const share = services / nodes
+
 // With the first document the announcer, the only one alive, announces all
-// addresses; with the second the ten that it would have among 500.
+// addresses; with the second its share.
 const (
 	allHere = `apiVersion: ccm-baremetal.io/v1alpha1
 kind: CloudConfig
@@ -45,7 +48,7 @@ func bigCluster() *apistub.Server {
 	s.Add("namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "big-cluster"}})
 	s.Add("configmaps", &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: product.Namespace, Name: product.Accepted},
-		Data:       map[string]string{product.ConfigKey: allHere},
+		Data:       map[string]string{product.ConfigKey: fewHere},
 	})
 	s.Add("secrets", &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: product.Namespace, Name: product.Secret},
