@@ -96,7 +96,7 @@ func (d delegate) NotifyLeave(n *memberlist.Node) {
 		signal(d.m.departing)
 		return
 	}
-	was, left := d.m.view.leftOrLost(n.Name, time.Now(), d.m.Isolated())
+	was, left := d.m.view.leftOrLost(n.Name, time.Now(), d.m.silent(time.Now()))
 	if !was {
 		return
 	}

@@ -33,6 +33,9 @@ const (
 	// quietAtLeast is how long nothing authentic may come before that is a
 	// sign of isolation. Where probes are rarer it is two and a half of them.
 	quietAtLeast = 500 * time.Millisecond
+
+	// gatherFor is how long after an isolation not all members may be back.
+	gatherFor = 2 * time.Second
 )
 
 // Options is what a membership needs. All fields but Keys, Died, Kick and Log are required.
@@ -111,6 +114,8 @@ type Members struct {
 
 	quietAfter time.Duration // without an authentic packet: isolated
 	isolated   atomic.Bool   // as it was last looked at
+	born       time.Time
+	gathering  atomic.Int64 // until when, since born, members come back after an isolation
 
 	leaving sync.Once
 	left    error
@@ -147,7 +152,7 @@ func create(o Options, c *memberlist.Config) (*Members, error) {
 	m := &Members{
 		o: o, view: newView(o.Name), keys: keys, log: newBridge(o.Log), stop: stop,
 		changed: make(chan struct{}, 1), owing: make(chan struct{}, 1),
-		published: make(chan struct{}), departing: make(chan struct{}, 1),
+		published: make(chan struct{}), departing: make(chan struct{}, 1), born: time.Now(),
 	}
 	if err := m.open(c); err != nil {
 		stop()
@@ -225,10 +230,18 @@ func (m *Members) Founder() bool { return m.view.founder() }
 
 // Isolated tells whether nothing authentic has come from any member for half
 // a second (two and a half probes where those are rarer), though there are
-// others, or there were until they were lost. Members that are lost then are
-// not to blame.
+// others, or there were until they were lost. It lasts for two seconds longer
+// than that: members come back one after the other, and until then nobody
+// knows who is missing.
 func (m *Members) Isolated() bool {
-	return m.view.accompanied() && m.door.silence(time.Now()) >= m.quietAfter
+	now := time.Now()
+	return m.silent(now) || now.Sub(m.born) < time.Duration(m.gathering.Load())
+}
+
+// silent tells whether nobody is heard. Members that are lost then are not to
+// blame.
+func (m *Members) silent(now time.Time) bool {
+	return m.view.accompanied() && m.door.silence(now) >= m.quietAfter
 }
 
 // SetKeys replaces the gossip keys, as Options.Keys gives them. Keys that are
