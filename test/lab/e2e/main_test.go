@@ -27,13 +27,13 @@ const nodes = 4
 // that configure it.
 const document = `apiVersion: ccm-baremetal.io/v1alpha1
 kind: CloudConfig
+membership: {settle: 0s}
 pools:
 - name: lan
   addresses: [198.51.100.100-198.51.100.159]
 - name: wide
   addresses: [203.0.113.0/24]
   autoAssign: false
-membership: {settle: 0s}
 `
 
 // cluster and installed are what TestMain has made.
