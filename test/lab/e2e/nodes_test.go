@@ -81,27 +81,8 @@ func configure(t *testing.T, document string) {
 // join creates a Node as its kubelet does, and returns when it had done so.
 func join(t *testing.T, name string, ips ...string) time.Time {
 	t.Helper()
-	provided := ips[0]
-	status := corev1.NodeStatus{}
-	for i, ip := range ips {
-		if i > 0 {
-			provided += "," + ip
-		}
-		status.Addresses = append(status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
-	}
-	status.Addresses = append(status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: name})
 	nodes := cluster.Client().CoreV1().Nodes()
-	_, err := nodes.Create(bounded(t), &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{corev1.LabelHostname: name},
-			Annotations: map[string]string{"alpha.kubernetes.io/provided-node-ip": provided},
-		},
-		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
-			{Key: cloudTaint, Value: "true", Effect: corev1.TaintEffectNoSchedule},
-			{Key: "node.cluster.x-k8s.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}, // another project's
-		}},
-		Status: status,
-	}, metav1.CreateOptions{})
+	_, err := nodes.Create(bounded(t), registered(name, ips...), metav1.CreateOptions{})
 	must(t, err)
 	began := time.Now()
 	t.Cleanup(func() {
