@@ -153,7 +153,7 @@ func naiveMatching(s Snapshot, a netip.Addr, svc Service) []config.Advertisement
 // naivePoll fills in candidates, best first, and exclusions; it returns the
 // Service that decided alone.
 func naivePoll(s Snapshot, a netip.Addr, heard []Service, v *Verdict) string {
-	order := []Reason{"", Settling, Stale, Draining, LinkDown}
+	order := []Reason{"", Settling, Stale, Draining, NodeNotReady, DataPathDown, LinkDown}
 	try := func(services []Service, lastResort bool) Reason {
 		v.Candidates, v.Excluded, v.Behind = nil, nil, nil
 		byTier := map[Reason][]string{}
@@ -180,8 +180,8 @@ func naivePoll(s Snapshot, a netip.Addr, heard []Service, v *Verdict) string {
 		}
 		return best
 	}
-	for _, lastTier := range []Reason{Stale, Draining, LinkDown, "nobody else"} {
-		lastResort := lastTier == Draining || lastTier == "nobody else"
+	for _, lastTier := range []Reason{Stale, Draining, DataPathDown, LinkDown, "nobody else"} {
+		lastResort := lastTier != Stale && lastTier != LinkDown
 		good := func(best Reason) bool {
 			return best != NoEligibleNode && (slices.Index(order, best) <= slices.Index(order, lastTier) || lastTier == "nobody else")
 		}
@@ -212,6 +212,8 @@ func naiveTier(s Snapshot, a netip.Addr, name string, services []Service, lastRe
 		}
 	}
 	switch {
+	case m.Unfit != "" && lastResort:
+		return m.Unfit
 	case m.Draining && lastResort:
 		return Draining
 	case m.Stale:
@@ -264,7 +266,7 @@ func naiveFault(s Snapshot, a netip.Addr, name string, services []Service, lastR
 		return Passive
 	case s.Members[member].Draining && !lastResort:
 		return Draining
-	case s.Members[member].Unfit != "" && naiveRules(s) > 1:
+	case s.Members[member].Unfit != "" && naiveRules(s) > 1 && !lastResort:
 		return s.Members[member].Unfit
 	case object < 0:
 		return NodeMissing

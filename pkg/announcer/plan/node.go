@@ -25,11 +25,13 @@ type node struct {
 	member *Member
 
 	// fault is the first filter that the node fails whatever the address,
-	// empty if none. stayFault is the same with Draining left out.
+	// empty if none. stayFault is the same with those left out that do not
+	// matter when nobody better is left: that it drains or is unfit.
 	fault, stayFault Reason
 
-	// tier is where the node stands whatever the address.
-	tier tier
+	// tier is where the node stands whatever the address, lastTier the same
+	// when nobody better is left.
+	tier, lastTier tier
 }
 
 // labels returns the labels of the Node object, nil without one.
@@ -70,26 +72,34 @@ func newNodes(s Snapshot) []node {
 // judge fills in all that depends on no address. Rules before the second know
 // of no standing: whoever obeys them cannot have heard of it either.
 func (n *node) judge(label config.ExcludeLabel, rules int) {
-	if n.member != nil && rules >= 2 {
-		n.tier = n.member.tier()
-	}
-	n.stayFault = n.filter(label, rules)
+	n.stayFault = n.filter(label)
 	n.fault = n.stayFault
-	if n.member != nil && !n.member.Passive && n.member.Draining {
+	if n.member == nil {
+		return
+	}
+	m := *n.member
+	if rules < 2 {
+		m.Standing = Standing{}
+	}
+	n.tier, n.lastTier = m.tier(), m.lastResort()
+	switch {
+	case m.Passive:
+	case m.Draining:
 		n.fault = Draining
+	case m.Unfit != "":
+		n.fault = m.Unfit
 	}
 }
 
 // filter returns the first filter that the node fails of those that depend on
-// no address, Draining left out; empty if it passes them all.
-func (n *node) filter(label config.ExcludeLabel, rules int) Reason {
+// no address, those about draining and fitness left out; empty if it passes
+// them all.
+func (n *node) filter(label config.ExcludeLabel) Reason {
 	switch {
 	case n.member == nil:
 		return NoAnnouncer
 	case n.member.Passive:
 		return Passive
-	case n.member.Unfit != "" && rules >= 2:
-		return n.member.Unfit
 	case n.object == nil:
 		return NodeMissing
 	case n.object.Deleting:

@@ -29,9 +29,10 @@ type ground struct {
 
 // poll sorts the nodes into candidates and others. A node must pass for every
 // demand. If none does, the oldest demand that any node passes for decides
-// alone: some of the Services announced is better than none. A draining node
-// is a candidate only where no other could serve: until it has left, it serves
-// better than nobody. The last to be asked are those whose link is down.
+// alone: some of the Services announced is better than none. A node that
+// drains or takes itself for unfit is a candidate only where no other could
+// serve: it serves better than nobody. The last to be asked are those whose
+// link is down.
 func (v *view) poll(demands []demand) *outcome {
 	key := outcomeKey(demands)
 	if known, ok := v.outcomes[key]; ok {
@@ -46,7 +47,7 @@ func (v *view) pollAnew(demands []demand) *outcome {
 	for _, try := range []struct {
 		lastResort bool
 		worst      tier
-	}{{false, stale}, {true, draining}, {false, linkDown}, {true, linkDown}} {
+	}{{false, stale}, {true, draining}, {true, pathDown}, {false, linkDown}, {true, linkDown}} {
 		accept := func(demands []demand) *outcome {
 			o := v.filter(demands, try.lastResort)
 			if best, any := o.field.best(); !any || best > try.worst {
@@ -70,8 +71,8 @@ func (v *view) pollAnew(demands []demand) *outcome {
 	return v.describe(v.filter(demands, false))
 }
 
-// filter finds the candidates for some demands, the draining nodes among them
-// or not.
+// filter finds the candidates for some demands, the nodes among them or not
+// that are only for when nobody better is left.
 func (v *view) filter(demands []demand, lastResort bool) *outcome {
 	o := &outcome{decisive: -1, ground: v.ground(demands, lastResort)}
 	passing := o.ground.passing
@@ -147,10 +148,7 @@ func (v *view) newGround(demands []demand, lastResort bool) *ground {
 		fault, down := n.fault, false
 		g.tiers[i] = n.tier
 		if lastResort {
-			fault = n.stayFault
-			if n.fault == Draining {
-				g.tiers[i] = draining
-			}
+			fault, g.tiers[i] = n.stayFault, n.lastTier
 		}
 		if fault == "" {
 			fault, down = reachFault(i, demands)

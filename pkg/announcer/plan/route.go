@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/election"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
@@ -85,8 +84,8 @@ func Peerings(s Snapshot) []Peering {
 func (v *view) advertising(s Snapshot) (fault Reason, leaving bool) {
 	self := v.nodes[v.self]
 	draining := self.member != nil && self.member.Draining
-	self.member = &Member{Name: s.Node, Standing: s.Self}
-	switch fault = self.filter(v.config.ExcludeLabel, election.Rules); fault {
+	self.member = &Member{Name: s.Node}
+	switch fault = cmp.Or(s.Self.Unfit, self.filter(v.config.ExcludeLabel)); fault {
 	case "":
 		if draining {
 			return Draining, true

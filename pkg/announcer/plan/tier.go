@@ -10,19 +10,26 @@ import (
 // compete for an address.
 type tier int
 
-// The tiers, best first. A node whose link is down comes last of all: it
-// serves nobody, while one that drains still does. It is a candidate all the
+// The tiers, best first. Those from draining on are for when nobody else is
+// left. A node that takes itself for unfit may be mistaken: if all do, something
+// is wrong with what they judge by, or answering does no harm. A node whose
+// link is down comes last of all: it serves nobody. It is a candidate all the
 // same, because then it answers as soon as the carrier is back.
 const (
 	normal tier = iota
 	settling
 	stale
 	draining
+	notReady
+	pathDown
 	linkDown
 )
 
 // reasons say why a node stands in a tier.
-var reasons = [...]Reason{normal: "", settling: Settling, stale: Stale, draining: Draining, linkDown: LinkDown}
+var reasons = [...]Reason{
+	normal: "", settling: Settling, stale: Stale, draining: Draining,
+	notReady: NodeNotReady, pathDown: DataPathDown, linkDown: LinkDown,
+}
 
 // tier returns where a member stands whatever the address.
 func (m *Member) tier() tier {
@@ -33,6 +40,19 @@ func (m *Member) tier() tier {
 		return settling
 	}
 	return normal
+}
+
+// lastResort returns where a member stands when nobody better is left.
+func (m *Member) lastResort() tier {
+	switch {
+	case m.Unfit == NodeNotReady:
+		return notReady
+	case m.Unfit != "":
+		return pathDown
+	case m.Draining:
+		return draining
+	}
+	return m.tier()
 }
 
 // rulesOf returns the number of the rules to decide by: the lowest that a live
