@@ -32,6 +32,9 @@ type Transport struct {
 	LinkLocal netip.Addr // without its zone; invalid unless the router is on the link
 }
 
+// hangUp closes the connection. Whoever does so has no use for it any more.
+func (t Transport) hangUp() { _ = t.Close() }
+
 var errNoMD5 = errors.New("MD5 is not supported by this kernel, and the session is not brought up without the password")
 
 // Dial connects to a router. It fails rather than connect without a password.
@@ -51,8 +54,7 @@ func Dial(ctx context.Context, t Target) (Transport, error) {
 	local := conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 	links, err := net.Interfaces()
 	if err != nil {
-		conn.Close()
-		return Transport{}, fmt.Errorf("list links: %w", err)
+		return Transport{}, errors.Join(fmt.Errorf("list links: %w", err), conn.Close())
 	}
 	return nextHops(Transport{Conn: conn}, local, t.Address, linkAddresses(links)), nil
 }

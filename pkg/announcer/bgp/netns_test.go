@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -227,17 +226,6 @@ func (h *host) dial(ctx context.Context, target bgp.Target) (via bgp.Transport, 
 	}()
 	r := <-done
 	return r.via, r.err
-}
-
-// listen listens from within the namespace.
-func (h *host) listen(address string) net.Listener {
-	h.t.Helper()
-	var l net.Listener
-	var err error
-	h.do(func() { l, err = net.Listen("tcp", address) })
-	h.must(err)
-	h.t.Cleanup(func() { l.Close() })
-	return l
 }
 
 // eventually tries until check succeeds.

@@ -64,15 +64,15 @@ func (p *peer) connect() error {
 	if err != nil {
 		return p.unreachable(err, target)
 	}
-	defer via.Close()
+	defer via.hangUp()
 	p.note(func(s *Session) {
 		s.State, s.Local = Opening, via.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 	})
 	s := &session{p: p, via: via, in: bufio.NewReaderSize(via, mostMessage), refresh: make(chan struct{}, 1), ended: make(chan error, 1)}
-	hangUp := context.AfterFunc(ctx, func() { via.Close() })
+	stopWatching := context.AfterFunc(ctx, via.hangUp)
 	err = s.open()
 	if err == nil {
-		hangUp() // from here on the session takes leave by itself
+		stopWatching() // from here on the session takes leave by itself
 		err = s.serve()
 	}
 	if p.leftBeforeUp(ctx) {
@@ -222,20 +222,20 @@ func (s *session) report(err error) {
 // notify says the last word and gives the router a moment to read it: closing
 // with something unread would take it back.
 func (s *session) notify(code, subcode uint8, data []byte) {
-	s.via.SetDeadline(time.Now().Add(closeWithin))
-	if s.write(bgp.NewBGPNotificationMessage(code, subcode, data)) != nil {
-		return
+	if s.via.SetDeadline(time.Now().Add(closeWithin)) != nil || s.write(bgp.NewBGPNotificationMessage(code, subcode, data)) != nil {
+		return // there is nobody to hear it
 	}
 	half, ok := s.via.Conn.(interface{ CloseWrite() error })
 	switch {
 	case !ok || half.CloseWrite() != nil:
 	case s.reading:
 		select {
-		case <-s.ended:
+		case err := <-s.ended:
+			s.ended <- err
 		case <-time.After(closeWithin):
 		}
 	default:
-		io.Copy(io.Discard, s.via)
+		_, _ = io.Copy(io.Discard, s.via) // until the router hangs up, or the deadline
 	}
 }
 
@@ -329,10 +329,9 @@ func (s *session) read() {
 		if s.t.hold > 0 {
 			deadline = time.Now().Add(s.t.hold)
 		}
-		s.via.SetReadDeadline(deadline)
-		m, err := readMessage(s.in, buffer)
+		err := s.via.SetReadDeadline(deadline)
 		if err == nil {
-			err = s.take(m)
+			err = s.readOne(buffer)
 		}
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -345,6 +344,14 @@ func (s *session) read() {
 			return
 		}
 	}
+}
+
+func (s *session) readOne(buffer []byte) error {
+	m, err := readMessage(s.in, buffer)
+	if err != nil {
+		return err
+	}
+	return s.take(m)
 }
 
 // take handles one message. Routes are not for us.
@@ -479,7 +486,7 @@ func (s *session) limit() {
 	if within == 0 {
 		within = s.p.config.HoldTime
 	}
-	s.via.SetWriteDeadline(time.Now().Add(within))
+	_ = s.via.SetWriteDeadline(time.Now().Add(within)) // fails on a closed connection, and so does the write
 }
 
 // difference returns the prefixes that are in before only, and the routes of

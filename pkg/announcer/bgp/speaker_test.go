@@ -509,3 +509,25 @@ func TestPasswordThatCannotBeReadOpensNothing(t *testing.T) {
 		t.Error("connected without the password")
 	}
 }
+
+// The kernel drops what has come over more hops than allowed: on the loopback
+// packets have a TTL of 64.
+func TestB124PacketsFromTooFarAwayAreDropped(t *testing.T) {
+	r := newRouter(t, nil)
+	var p config.Peer
+	r.peer(&p)
+	for _, test := range []struct {
+		minimum int
+		up      bool
+	}{{0, true}, {64, true}, {65, false}, {255, false}} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		via, err := bgp.Dial(ctx, bgp.Target{Address: netip.MustParseAddr("127.0.0.1"), Port: p.Port, TTL: 255, MinimumTTL: test.minimum})
+		cancel()
+		if (err == nil) != test.up {
+			t.Errorf("at least %d: %v", test.minimum, err)
+		}
+		if err == nil {
+			via.Close()
+		}
+	}
+}
