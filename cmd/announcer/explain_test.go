@@ -192,7 +192,7 @@ func TestExplainErrors(t *testing.T) {
 		{"nonsense", p, []string{"explain", "shop"}, `"shop" is neither an address nor NAMESPACE/SERVICE`},
 		{"nothing asked", p, []string{"explain"}, "accepts 1 arg(s), received 0"},
 		{"unknown output", p, []string{"members", "-o", "yaml"}, `--output is text or json, not "yaml"`},
-		{"nothing to suppose", p, []string{"simulate"}, "nothing to suppose: give --drain, --lose or --config"},
+		{"nothing to suppose", p, []string{"simulate"}, "nothing to suppose: give --drain, --lose, --config or --trace"},
 		{"no such node", p, []string{"simulate", "--drain", "n1,n5"}, "there is no live announcer on n5"},
 		{"no such file", p, []string{"simulate", "--config", "/nowhere"}, "--config: open /nowhere"},
 		{"not synced", unsynced, []string{"members"}, "the announcer on n1 does not know enough yet: waiting for Nodes"},

@@ -88,13 +88,23 @@ change. Several changes happen at once. Addresses stay with the Services that
 hold them: what another configuration would allocate, ccm-baremetal
 check-config says.
 
+With --trace it replays a file of restarts and stalls, a line for each, and says
+how often addresses move by the rules, membership.settle included, and how often
+they would if nobody settled:
+
+  TIME NODE restart|stall DURATION   # 1h5m n1 restart 4s
+
+Every announcer is taken to be able to announce every address that has an owner
+now, and to have been there from the beginning.
+
 Exit code: 0, also if addresses would move; 1 if a node is not known or the
 configuration is wrong.`
 
 const simulateExamples = `  announcer simulate --drain n1
   announcer simulate --lose n1 --lose n2 -o json
   announcer simulate --config new.yaml
-  announcer simulate --drain n1 --file plan.json`
+  announcer simulate --drain n1 --file plan.json
+  announcer simulate --trace night.txt --file plan.json`
 
 const bgpHelp = `Show the sessions of the announcer on this node with its routers, or of the one
 at --server, or as they are in a saved /debug/plan; and what each router has been

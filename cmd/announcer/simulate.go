@@ -40,6 +40,7 @@ type move struct {
 type change struct {
 	drain, lose []string // nodes
 	config      string   // file
+	trace       string   // file, of what happens over time instead
 }
 
 func newSimulateCommand() *cobra.Command {
@@ -55,7 +56,7 @@ func newSimulateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out, err := c.simulate(p)
+			out, err := c.outcome(p)
 			if err != nil {
 				return err
 			}
@@ -70,8 +71,23 @@ func newSimulateCommand() *cobra.Command {
 	fs.StringSliceVar(&c.drain, "drain", nil, "suppose that this `node` drains; may be repeated")
 	fs.StringSliceVar(&c.lose, "lose", nil, "suppose that the announcer on this `node` dies; may be repeated")
 	fs.StringVar(&c.config, "config", "", "suppose that the configuration in this `file` is accepted")
+	fs.StringVar(&c.trace, "trace", "", "replay the restarts and stalls of announcers in this `file`")
 	a.add(cmd)
 	return cmd
+}
+
+// printer prints itself for people.
+type printer interface{ print(io.Writer) error }
+
+// outcome simulates what the flags ask for.
+func (c *change) outcome(p status.Plan) (printer, error) {
+	switch once := len(c.drain)+len(c.lose) > 0 || c.config != ""; {
+	case c.trace == "":
+		return c.simulate(p)
+	case once:
+		return nil, errors.New("--trace replays what happens over time, and goes with none of --drain, --lose and --config")
+	}
+	return replayTrace(p, c.trace)
 }
 
 // simulate decides a plan as it is and as it would be.
@@ -104,7 +120,7 @@ func (c *change) simulate(p status.Plan) (simulation, error) {
 // apply returns the snapshot after the change.
 func (c *change) apply(s plan.Snapshot) (plan.Snapshot, error) {
 	if len(c.drain)+len(c.lose) == 0 && c.config == "" {
-		return s, errors.New("nothing to suppose: give --drain, --lose or --config")
+		return s, errors.New("nothing to suppose: give --drain, --lose, --config or --trace")
 	}
 	for _, node := range slices.Concat(c.drain, c.lose) {
 		if !slices.ContainsFunc(s.Members, func(m plan.Member) bool { return m.Name == node }) {
