@@ -39,7 +39,7 @@ func newFRR(h *host, configuration string) *frr {
 	f.daemon("zebra")
 	eventually(h.t, func() error { _, err := os.Stat(filepath.Join(dir, "zserv.api")); return err })
 	f.daemon("bgpd")
-	eventually(h.t, func() error { _, err := f.output2("show version"); return err })
+	eventually(h.t, func() error { _, err := f.output2("show bgp summary"); return err }) // zebra alone would answer less
 	return f
 }
 
