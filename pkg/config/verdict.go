@@ -10,6 +10,15 @@ import (
 // says whether it has its addresses, and why not. Changing it is an API change.
 const ConditionAllocated = "ccm-baremetal.io/Allocated"
 
+// ConditionAnnounced is the type of the condition that says what becomes of a
+// Service's addresses. The announcers write it; where there is none,
+// ccm-baremetal does, with status Unknown and the reason NoAnnouncer. Changing
+// either is an API change.
+const (
+	ConditionAnnounced = "ccm-baremetal.io/Announced"
+	NoAnnouncer        = "NoAnnouncer"
+)
+
 // The message of the condition Allocated is more than words: it consists of
 // parts, and a part that begins with an address confirms that the Service was
 // given this address. Announcers announce no other one, and a controller that

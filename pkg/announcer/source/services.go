@@ -16,10 +16,6 @@ import (
 // ignoreAnnotation takes a Service out of our hands. Changing it is an API change.
 const ignoreAnnotation = "ccm-baremetal.io/ignore"
 
-// announcedCondition is the announcers' own condition. Changing it is an API
-// change.
-const announcedCondition = "ccm-baremetal.io/Announced"
-
 // Announced is the condition of that name, as it was last read.
 type Announced struct {
 	Status, Reason, Message string
@@ -53,7 +49,7 @@ func convertService(o *corev1.Service) (service, bool) {
 		ignored: isTrue(o.Annotations[ignoreAnnotation]),
 	}
 	for _, c := range o.Status.Conditions {
-		if c.Type == announcedCondition {
+		if c.Type == config.ConditionAnnounced {
 			s.announced = Announced{string(c.Status), c.Reason, c.Message}
 		}
 	}

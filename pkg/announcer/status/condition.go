@@ -12,11 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // ConditionAnnounced is the type of the condition that says what becomes of a
-// Service's addresses. Changing it is an API change.
-const ConditionAnnounced = "ccm-baremetal.io/Announced"
+// Service's addresses.
+const ConditionAnnounced = config.ConditionAnnounced
 
 // Reasons of the condition, besides the plan's reasons for an address that
 // nobody announces. Changing one is an API change.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // How conditions are paced. After a start many addresses have another owner
@@ -222,7 +223,7 @@ func (c *Conditions) write(ctx context.Context, key string) error {
 	if err := c.o.Write(ctx, key, was, p.want); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	c.note(key, p)
+	c.note(key, was, p)
 	if p.want.Status == metav1.ConditionFalse && (was.Status != p.want.Status || was.Reason != p.want.Reason) {
 		c.o.Warn(key, p.want.Reason, p.want.Message)
 	}
@@ -239,13 +240,14 @@ func (c *Conditions) forget(key string, p pendingChange) {
 }
 
 // note remembers a write. If the same had been written before, somebody else
-// has changed it since.
-func (c *Conditions) note(key string, p pendingChange) {
+// has changed it since. That is no fight if ccm-baremetal missed the announcers:
+// it speaks once.
+func (c *Conditions) note(key string, was Condition, p pendingChange) {
 	c.forget(key, p)
 	c.mu.Lock()
 	w := c.written[key]
 	again := 0
-	if w.Condition == p.want {
+	if w.Condition == p.want && was.Reason != config.NoAnnouncer {
 		again = w.again + 1
 	}
 	c.written[key] = writtenChange{p.want, time.Now(), again}

@@ -334,6 +334,32 @@ func TestForeignWriterIsAnsweredEverMoreRarely(t *testing.T) {
 	})
 }
 
+// ccm-baremetal says NoAnnouncer when it sees no announcer that is ready. One
+// that lives all the same says what it knows, each time at once.
+func TestNoAnnouncerIsOverwrittenAndIsNoFight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		missed := Condition{metav1.ConditionUnknown, "NoAnnouncer", "no announcer has been ready for a minute"}
+		withConditions(t, b, func(w *writer) {
+			s := world(t)
+			s.Services = s.Services[:1]
+			b.set("web/s101", missed)
+			w.passes(s)
+			time.Sleep(quietAtStart)
+			w.wantWritten(t, "web/s101 True Layer2: announcing 192.0.2.101 from n1, eth0")
+			for range 10 {
+				time.Sleep(time.Minute)
+				b.set("web/s101", missed)
+				w.passes(s)
+				w.wantWritten(t, "web/s101 True Layer2: announcing 192.0.2.101 from n1, eth0")
+			}
+			if w.log.Len() > 0 {
+				t.Errorf("logged:\n%s", w.log.String())
+			}
+		})
+	})
+}
+
 func TestConditionWaitsForTheAPI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard()
