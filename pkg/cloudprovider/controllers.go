@@ -24,6 +24,7 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/instances"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/service"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/watchdog"
 )
 
 // component names us towards the API server: user agent and source of events.
@@ -54,6 +55,7 @@ func New(c *appconfig.CompletedConfig, namespace string) *Provider {
 		}),
 		gossip: &gossipKey{client: client, namespace: namespace, log: log},
 	}
+	p.watchdog = watchdog.New(watchdog.Options{Client: client, Namespace: namespace, Services: p.service.Confirmed, Log: log})
 	p.labels = instances.NewLabeller(p.instances)
 	source := document.Source(&document.ConfigMap{Client: client, Namespace: namespace, Events: events})
 	if file := c.ComponentConfig.KubeCloudShared.CloudProvider.CloudConfigFile; file != "" {
@@ -92,6 +94,7 @@ func Controllers() map[string]app.ControllerInitFuncConstructor {
 				return nil, err
 			}
 			go p.service.Run(ctx)
+			go p.watchdog.Run(ctx) // it knows Services from the controller, and so comes and goes with it
 			return p.service, nil
 		}),
 		names.CloudNodeController: {

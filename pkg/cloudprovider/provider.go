@@ -12,6 +12,7 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/instances"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/service"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/watchdog"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
@@ -27,6 +28,7 @@ type Provider struct {
 	labels    *instances.Labeller
 	keeper    *document.Keeper
 	gossip    *gossipKey
+	watchdog  *watchdog.Watchdog
 
 	machines sync.Once // the first controller that is for Nodes starts what they share
 }

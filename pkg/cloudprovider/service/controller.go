@@ -288,6 +288,20 @@ func (c *Controller) list() []*v1.Service {
 	return all
 }
 
+// Confirmed returns the Services of ours that have an address from us, oldest
+// first; none as long as it is not known what Services hold. They must not be
+// modified.
+func (c *Controller) Confirmed() []*v1.Service {
+	if !c.listening() {
+		return nil
+	}
+	return slices.DeleteFunc(c.list(), func(svc *v1.Service) bool {
+		ours, err := c.balancer.Ours(svc)
+		has := slices.ContainsFunc(held(svc), func(a netip.Addr) bool { return confirmed(svc, a) })
+		return err != nil || !ours || !has || svc.DeletionTimestamp != nil
+	})
+}
+
 func byAge(a, b *v1.Service) int {
 	if order := a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time); order != 0 {
 		return order
