@@ -50,10 +50,12 @@ type Product struct {
 	out         io.Writer
 	kubeconfigs map[string]string   // by program
 	arguments   map[string][]string // by program: those of the manifests
+	pods        string              // selects those of the announcers' DaemonSet
 }
 
 // Install builds the product, applies manifests/base and starts what Options
-// say. It does not wait for anything to be ready.
+// say. It does not wait for anything to be ready. Until ctx ends, the pods of the
+// announcers' DaemonSet are as ready as the announcers are.
 func Install(ctx context.Context, l *lab.Lab, o Options) (*Product, error) {
 	if o.Out == nil {
 		o.Out = io.Discard
@@ -85,6 +87,7 @@ func Install(ctx context.Context, l *lab.Lab, o Options) (*Product, error) {
 			return nil, err
 		}
 	}
+	go p.probe(ctx)
 	return p, nil
 }
 
@@ -126,6 +129,7 @@ func (p *Product) readManifests(ctx context.Context) error {
 		CCM:       deployment.Spec.Template.Spec.Containers[0].Args,
 		Announcer: daemonSet.Spec.Template.Spec.Containers[0].Args,
 	}
+	p.pods = metav1.FormatLabelSelector(daemonSet.Spec.Selector)
 	return nil
 }
 
@@ -253,9 +257,8 @@ func (p *Product) Ready(ctx context.Context) error {
 }
 
 func (p *Product) waitReady(ctx context.Context, node string) error {
-	url := fmt.Sprintf("http://127.0.0.1:%d/readyz", HTTPPort)
 	for {
-		_, err := p.Lab.Get(ctx, node, url)
+		_, err := p.Lab.Get(ctx, node, readyURL())
 		if err == nil {
 			return nil
 		}
