@@ -39,9 +39,8 @@ func load(path string) (settling.History, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err != nil {
+	if err = errors.Join(err, file.Close()); err != nil {
 		return nil, fmt.Errorf("read: %w", err)
 	}
 	if len(text) > maxFile {

@@ -92,13 +92,13 @@ func TestJoinerSettles(t *testing.T) {
 		if r.Warming() != settle {
 			t.Errorf("readiness waits for %s", r.Warming())
 		}
-		time.Sleep(settle - 1)
+		time.Sleep(settle - time.Millisecond)
 		r.wantSettling(t, "a moment before its time", true)
 		if r.Established() {
 			t.Error("is established while it settles")
 		}
 		kicks := r.kicks.Load()
-		time.Sleep(1)
+		time.Sleep(time.Millisecond)
 		r.wantSettling(t, "in time", false)
 		if r.kicks.Load() == kicks || !r.Established() || r.Warming() != 0 {
 			t.Errorf("%d kicks more, established %v, warming %s", r.kicks.Load()-kicks, r.Established(), r.Warming())

@@ -34,10 +34,9 @@ status: {operationalStatus: OK, poweredOn: true, provisioning: {state: provision
 
 // A management is a management cluster that can be out of reach.
 type management struct {
-	client  *dynamicfake.FakeDynamicClient
-	down    atomic.Bool
-	watches sync.Map // those that are open
-	asked   atomic.Int64
+	client *dynamicfake.FakeDynamicClient
+	down   atomic.Bool
+	asked  atomic.Int64
 }
 
 func newManagement(t *testing.T) *management {
