@@ -99,8 +99,7 @@ func TestW3GroupsInTheKernel(t *testing.T) {
 		reported, received := p.node.memberships(link)
 		base[link] = [2]map[string]bool{reported, received}
 	}
-	check := func(link string, want ...netip.Addr) {
-		t.Helper()
+	differs := func(link string, want ...netip.Addr) string {
 		wantReported, wantReceived := map[string]bool{}, map[string]bool{}
 		for g := range base[link][0] {
 			wantReported[g] = true
@@ -116,7 +115,14 @@ func TestW3GroupsInTheKernel(t *testing.T) {
 		}
 		reported, received := p.node.memberships(link)
 		if fmt.Sprint(reported) != fmt.Sprint(wantReported) || fmt.Sprint(received) != fmt.Sprint(wantReceived) {
-			t.Errorf("%s: reported %v, received %v;\nwant %v and %v", link, reported, received, wantReported, wantReceived)
+			return fmt.Sprintf("%s: reported %v, received %v;\nwant %v and %v", link, reported, received, wantReported, wantReceived)
+		}
+		return ""
+	}
+	check := func(link string, want ...netip.Addr) {
+		t.Helper()
+		if text := differs(link, want...); text != "" {
+			t.Error(text)
 		}
 	}
 	eth0, eth1 := p.node.link("eth0"), p.node.link("eth1")
@@ -133,6 +139,9 @@ func TestW3GroupsInTheKernel(t *testing.T) {
 	set(t, p.speaker, own(vip6, eth1))
 	check("eth0")
 	p.speaker.Close()
+	for deadline := time.Now().Add(10 * time.Second); differs("eth0")+differs("eth1") != "" && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond) // a reader that is still on its way out keeps its socket open
+	}
 	check("eth0")
 	check("eth1")
 }
