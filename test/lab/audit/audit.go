@@ -30,6 +30,7 @@ type Event struct {
 	Name        string
 	URI         string
 	Code        int
+	Denied      bool // for want of a right, and not because a namespace ends, for example
 }
 
 // Log is a list of events in the order of their time.
@@ -55,6 +56,7 @@ type record struct {
 	ResponseStatus struct {
 		Code int `json:"code"`
 	} `json:"responseStatus"`
+	Annotations map[string]string `json:"annotations"`
 }
 
 // Read reads a log of JSON lines and returns what came in at or after since. A
@@ -113,6 +115,7 @@ func (r record) event() Event {
 		Group: r.ObjectRef.APIGroup, Resource: r.ObjectRef.Resource, Subresource: r.ObjectRef.Subresource,
 		Namespace: r.ObjectRef.Namespace, Name: r.ObjectRef.Name,
 		URI: r.RequestURI, Code: r.ResponseStatus.Code,
+		Denied: r.Annotations["authorization.k8s.io/decision"] == "forbid",
 	}
 }
 
@@ -161,7 +164,7 @@ func (l Log) Writes() Log {
 }
 
 // Forbidden returns the requests that were refused for want of a right.
-func (l Log) Forbidden() Log { return l.Where(func(e Event) bool { return e.Code == 403 }) }
+func (l Log) Forbidden() Log { return l.Where(func(e Event) bool { return e.Denied }) }
 
 // object names what a request is about.
 func (e Event) object() string {

@@ -198,7 +198,7 @@ func TestB042CleanupAfterAnUninstall(t *testing.T) {
 	if out, code := command(t, "cleanup", "--yes"); code != 1 || !strings.Contains(out, "still runs") {
 		t.Errorf("while the CCM runs: exit code %d: %s", code, out)
 	}
-	must(t, installed.Stop(t.Context()))
+	uninstall(t)
 	t.Cleanup(func() { startAll(t) })
 	patch(t, services[0], `{"metadata":{"finalizers":["service.kubernetes.io/load-balancer-cleanup"]}}`)
 	mark := time.Now()
@@ -265,6 +265,23 @@ func clean(t *testing.T, services []*corev1.Service, addresses int) {
 			t.Errorf("%s: %+v, finalizers %v", s.Name, now.Status, now.Finalizers)
 		}
 	}
+}
+
+// uninstall ends all processes and deletes the announcers' DaemonSet, which
+// takes its pods with it, until the test is over.
+func uninstall(t *testing.T) {
+	t.Helper()
+	must(t, installed.Stop(t.Context()))
+	sets := cluster.Client().AppsV1().DaemonSets(product.Namespace)
+	set, err := sets.Get(bounded(t), product.Announcer, metav1.GetOptions{})
+	must(t, err)
+	must(t, sets.Delete(bounded(t), product.Announcer, metav1.DeleteOptions{}))
+	t.Cleanup(func() {
+		set.ResourceVersion, set.UID = "", ""
+		if _, err := sets.Create(context.Background(), set, metav1.CreateOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // startAll starts what does not run.

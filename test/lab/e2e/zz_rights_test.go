@@ -45,7 +45,12 @@ func neverGranted(log audit.Log) func(audit.Event) bool {
 	}
 	granted := map[string]bool{}
 	for _, e := range log {
-		if e.Code/100 == 2 {
+		if e.Code/100 != 2 {
+			continue
+		}
+		granted[like(e)] = true
+		if lists(e) {
+			e.Verb = "list"
 			granted[like(e)] = true
 		}
 	}
