@@ -64,10 +64,7 @@ func TestB028AddressAnswersAfterEverythingWasOff(t *testing.T) {
 	must(t, installed.Stop(t.Context()))
 	must(t, cluster.StopAPI())
 	must(t, cluster.StopEtcd())
-	t.Cleanup(func() {
-		startMissing(t)
-		whole(t)
-	})
+	t.Cleanup(func() { startMissing(t) })
 	dark := time.Now()
 	time.Sleep(2 * time.Second)
 	silent(t, o, dark.Add(time.Second))
@@ -102,6 +99,8 @@ func TestB028AddressAnswersAfterEverythingWasOff(t *testing.T) {
 			return nil
 		})
 	}
+	startMissing(t)
+	whole(t)
 }
 
 // Two Services share an address, and their pods are replaced again and again:
