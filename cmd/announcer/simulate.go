@@ -81,14 +81,17 @@ type printer interface{ print(io.Writer) error }
 
 // outcome simulates what the flags ask for.
 func (c *change) outcome(p status.Plan) (printer, error) {
-	switch once := len(c.drain)+len(c.lose) > 0 || c.config != ""; {
+	switch {
 	case c.trace == "":
 		return c.simulate(p)
-	case once:
+	case c.once():
 		return nil, errors.New("--trace replays what happens over time, and goes with none of --drain, --lose and --config")
 	}
 	return replayTrace(p, c.trace)
 }
+
+// once tells whether there is anything to suppose that happens at once.
+func (c *change) once() bool { return len(c.drain)+len(c.lose) > 0 || c.config != "" }
 
 // simulate decides a plan as it is and as it would be.
 func (c *change) simulate(p status.Plan) (simulation, error) {
@@ -119,7 +122,7 @@ func (c *change) simulate(p status.Plan) (simulation, error) {
 
 // apply returns the snapshot after the change.
 func (c *change) apply(s plan.Snapshot) (plan.Snapshot, error) {
-	if len(c.drain)+len(c.lose) == 0 && c.config == "" {
+	if !c.once() {
 		return s, errors.New("nothing to suppose: give --drain, --lose, --config or --trace")
 	}
 	for _, node := range slices.Concat(c.drain, c.lose) {

@@ -15,16 +15,10 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/replay"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
-const (
-	// traceAtMost bounds a trace, in events.
-	traceAtMost = 100_000
-
-	// syncTime is how long a new announcer takes to know the world.
-	syncTime = 500 * time.Millisecond
-)
+// traceAtMost bounds a trace, in events.
+const traceAtMost = 100_000
 
 // replayed is the output of simulate --trace. The names in it are those of the
 // JSON output; changing one is an API change. Lists are never null.
@@ -63,7 +57,7 @@ func replayTrace(p status.Plan, file string) (replayed, error) {
 	if err != nil {
 		return replayed{}, fmt.Errorf("--trace: %w", err)
 	}
-	trace := replay.Trace{Detection: detectionTime(s.Config.Membership.Detection), Sync: syncTime}
+	trace := replay.Trace{Detection: replay.Silence(s.Config.Membership.Detection), Sync: replay.Sync}
 	for _, m := range s.Members {
 		trace.Nodes = append(trace.Nodes, m.Name)
 	}
@@ -82,36 +76,22 @@ func replayTrace(p status.Plan, file string) (replayed, error) {
 		out.Moves = append(out.Moves, timedMove{m.At.String(), m.Address, m.From, m.To})
 	}
 	out.PlainHash = len(plain)
+	often, plainly := byAddress(moves), byAddress(plain)
 	for _, address := range trace.Addresses {
-		if n, p := movesOf(moves, address), movesOf(plain, address); n+p > 0 {
+		if n, p := often[address], plainly[address]; n+p > 0 {
 			out.ByAddress = append(out.ByAddress, moveCounts{address, n, p})
 		}
 	}
 	return out, nil
 }
 
-func movesOf(moves []replay.Move, address netip.Addr) int {
-	n := 0
+// byAddress counts the moves of each address.
+func byAddress(moves []replay.Move) map[netip.Addr]int {
+	counts := map[netip.Addr]int{}
 	for _, m := range moves {
-		if m.Address == address {
-			n++
-		}
+		counts[m.Address]++
 	}
-	return n
-}
-
-// detectionTime is after what silence an announcer is taken for dead, as
-// measured in clusters of a few nodes.
-func detectionTime(d config.Detection) time.Duration {
-	switch d {
-	case config.Rapid:
-		return 450 * time.Millisecond
-	case config.LAN:
-		return 5 * time.Second
-	case config.WAN:
-		return 30 * time.Second
-	}
-	return 800 * time.Millisecond
+	return counts
 }
 
 // parseTrace reads lines such as "1h5m n1 restart 4s". Empty lines and what

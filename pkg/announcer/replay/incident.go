@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // Incident describes what happened to a real cluster: the announcer of one
@@ -33,7 +35,7 @@ const (
 
 // Trace returns what happens in an incident.
 func (i Incident) Trace() Trace {
-	t := Trace{Detection: 800 * time.Millisecond, Sync: 500 * time.Millisecond}
+	t := Trace{Detection: Silence(config.Fast), Sync: Sync}
 	for n := range orDefault(i.Nodes, 8) {
 		t.Nodes = append(t.Nodes, fmt.Sprintf("n%d", n+1))
 	}

@@ -45,6 +45,23 @@ type Trace struct {
 	Detection, Sync time.Duration
 }
 
+// Sync is how long a new announcer takes to know the world, as measured.
+const Sync = 500 * time.Millisecond
+
+// Silence returns after what silence a node is taken for dead, as measured in
+// clusters of a few nodes.
+func Silence(d config.Detection) time.Duration {
+	switch d {
+	case config.Rapid:
+		return 450 * time.Millisecond
+	case config.LAN:
+		return 5 * time.Second
+	case config.WAN:
+		return 30 * time.Second
+	}
+	return 800 * time.Millisecond
+}
+
 // Rule says for how long a node settles that has come back.
 type Rule struct {
 	Name   string
