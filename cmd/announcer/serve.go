@@ -72,13 +72,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 		Node: o.node, Password: secrets{api, o.namespace}.password, Dial: bgp.Dial, Log: log,
 	})
 	defer router.Close()
-	sink := conditionSink{api, world}
-	events := status.NewEvents(status.EventOptions{
-		Node: o.node, Sink: eventSink{api}, UID: world.UID, Observed: sink.observed, Log: log,
-	})
-	conditions := status.NewConditions(status.ConditionOptions{
-		Observed: sink.observed, Write: sink.write, Warn: events.Warn, Log: log,
-	})
+	events, conditions := newReporters(o.node, api, world, log)
 	page := newStatus(parts{o.node, world, gossip, past, speaker, router, events, log})
 	loop := announcer.New(announcer.Options{
 		Source:   world.With(gossip),
@@ -98,6 +92,17 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 		func(ctx context.Context) error { return kick.carry(ctx, loop.Kick) },
 		func(ctx context.Context) error { return page.Serve(ctx, public, debug) },
 	)
+}
+
+// newReporters makes what tells of this node's announcements on the Services.
+func newReporters(node string, api *source.API, world *source.World, log *slog.Logger) (*status.Events, *status.Conditions) {
+	sink := conditionSink{api, world}
+	events := status.NewEvents(status.EventOptions{
+		Node: node, Sink: eventSink{api}, UID: world.UID, Observed: sink.observed, Log: log,
+	})
+	return events, status.NewConditions(status.ConditionOptions{
+		Observed: sink.observed, Write: sink.write, Warn: events.Warn, Log: log,
+	})
 }
 
 // listen opens both ports first of all: if that fails, nothing has begun.
