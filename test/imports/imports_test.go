@@ -23,6 +23,7 @@ var pure = []string{
 	"pkg/config",
 	"pkg/cloudprovider/ipam",
 	"pkg/cloudprovider/instances/decide",
+	"pkg/cloudprovider/eventtext",
 	"pkg/announcer/election",
 	"pkg/announcer/plan",
 	"pkg/announcer/settling",
@@ -46,8 +47,8 @@ var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "T
 var ours = map[string][]string{
 	"pkg/config":                 {},
 	"pkg/cloudprovider/ipam":     {"pkg/config"},
-	"pkg/cloudprovider/document": {"pkg/config"},
-	"pkg/cloudprovider/service":  {"pkg/config", "pkg/cloudprovider/ipam"},
+	"pkg/cloudprovider/document": {"pkg/config", "pkg/cloudprovider/eventtext"},
+	"pkg/cloudprovider/service":  {"pkg/config", "pkg/cloudprovider/ipam", "pkg/cloudprovider/eventtext"},
 	"pkg/cloudprovider":          {"pkg/config", "pkg/cloudprovider/ipam", "pkg/cloudprovider/document", "pkg/cloudprovider/service", "pkg/cloudprovider/watchdog", "pkg/cloudprovider/instances"},
 	"pkg/cloudprovider/watchdog": {"pkg/config"},
 	"pkg/announcer/election":     {"pkg/config"},
@@ -62,7 +63,8 @@ var ours = map[string][]string{
 	"pkg/announcer/bgp":          {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/status":       {"pkg/config", "pkg/announcer/plan"},
 
-	"pkg/cloudprovider/instances":        {"pkg/config", "pkg/cloudprovider/instances/decide"},
+	"pkg/cloudprovider/eventtext":        {},
+	"pkg/cloudprovider/instances":        {"pkg/config", "pkg/cloudprovider/eventtext", "pkg/cloudprovider/instances/decide"},
 	"pkg/cloudprovider/instances/decide": {"pkg/config"},
 }
 

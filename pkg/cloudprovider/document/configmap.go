@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/eventtext"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
@@ -201,7 +201,7 @@ func (f *follower) consider(ctx context.Context, user *v1.ConfigMap) error {
 	case errors.As(err, &refusal):
 		f.refused, f.excess = &document, refusal.Hash
 		f.keeper.refused(refusal)
-		f.Events.Event(user, v1.EventTypeWarning, reasonRefused, limit(refusal.Error()))
+		f.Events.Event(user, v1.EventTypeWarning, reasonRefused, eventtext.Line(refusal.Error()))
 		return nil
 	}
 	return err
@@ -256,15 +256,4 @@ func (f *follower) record(m *v1.ConfigMap, document []byte) *v1.ConfigMap {
 		m.Annotations[annotationRefused] = f.excess
 	}
 	return m
-}
-
-// limit makes a text one line, as kubectl shows no more, and cuts it to what
-// the message of an event may have.
-func limit(text string) string {
-	const most = 1024
-	text = strings.ReplaceAll(text, "\n", "; ")
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-3], "") + "..."
 }

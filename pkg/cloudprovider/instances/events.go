@@ -1,9 +1,9 @@
 package instances
 
 import (
-	"strings"
-
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/eventtext"
 )
 
 // Reasons of events on Nodes. Changing one is an API change.
@@ -17,7 +17,7 @@ const (
 // tell raises an event on a Node, unless the last one of that reason said the
 // same.
 func (i *Instances) tell(node *v1.Node, kind, reason, message string) {
-	message = limit(message)
+	message = eventtext.Line(message)
 	i.mu.Lock()
 	m := i.memory(node)
 	news := m.told[reason] != message
@@ -29,15 +29,4 @@ func (i *Instances) tell(node *v1.Node, kind, reason, message string) {
 	ref := &v1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
 	i.events.Event(ref, kind, reason, message)
 	i.log.Warn("about a node", "node", node.Name, "reason", reason, "message", message)
-}
-
-// limit makes a text one line and cuts it to what the message of an event may
-// have.
-func limit(text string) string {
-	const most = 1024
-	text = strings.ReplaceAll(text, "\n", "; ")
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-3], "") + "..."
 }

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/eventtext"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
@@ -37,7 +38,7 @@ func news(svc *v1.Service, want status, answer Answer) []event {
 	}
 	old := allocated(svc)
 	moved := !sameIngress(svc.Status.LoadBalancer.Ingress, want.ingress)
-	said := event{v1.EventTypeWarning, string(answer.Reason), limit(answer.Message)}
+	said := event{v1.EventTypeWarning, string(answer.Reason), eventtext.Limit(answer.Message)}
 	switch {
 	case answer.Reason == ipam.Allocated && answer.Unmet == "":
 		said.kind = v1.EventTypeNormal
@@ -49,7 +50,7 @@ func news(svc *v1.Service, want status, answer Answer) []event {
 		out = append(out, said)
 	}
 	if unknown := unknownAnnotations(svc); len(unknown) > 0 && !says(old, notUnderstood(unknown)) {
-		out = append(out, event{v1.EventTypeWarning, reasonUnknown, limit(notUnderstood(unknown))})
+		out = append(out, event{v1.EventTypeWarning, reasonUnknown, eventtext.Limit(notUnderstood(unknown))})
 	}
 	return out
 }
@@ -82,13 +83,4 @@ func (s status) String() string {
 		return fmt.Sprintf("[%s] not ours", strings.Join(addresses, ","))
 	}
 	return fmt.Sprintf("[%s] %s: %s", strings.Join(addresses, ","), s.condition.Reason, s.condition.Message)
-}
-
-// limit cuts a text to what the message of an event may have.
-func limit(text string) string {
-	const most = 1024
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-3], "") + "..."
 }

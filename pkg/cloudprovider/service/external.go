@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/eventtext"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
 )
 
@@ -84,7 +85,7 @@ func externalConflicts(svc *v1.Service, given []netip.Addr, index cache.Indexer)
 		if len(users) > 0 {
 			slices.Sort(users)
 			out = append(out, event{v1.EventTypeWarning, reasonExternalIP,
-				limit(fmt.Sprintf("%s is an external IP of %s, which gets what arrives for it on ports of its own", a, strings.Join(users, ", ")))})
+				eventtext.Limit(fmt.Sprintf("%s is an external IP of %s, which gets what arrives for it on ports of its own", a, strings.Join(users, ", ")))})
 		}
 	}
 	return out

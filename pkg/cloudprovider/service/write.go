@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/eventtext"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
@@ -147,5 +148,5 @@ func (c *Controller) refuse(w write, err error) {
 	c.refused[keyOf(w.svc)] = struct{}{}
 	c.mu.Unlock()
 	c.queue.Add(keyOf(w.svc))
-	c.events.Event(w.svc, v1.EventTypeWarning, reasonNotWritten, limit("the API server refuses the status of this Service: "+err.Error()))
+	c.events.Event(w.svc, v1.EventTypeWarning, reasonNotWritten, eventtext.Limit("the API server refuses the status of this Service: "+err.Error()))
 }
