@@ -192,6 +192,16 @@ func TestStandingTravels(t *testing.T) {
 		}
 		return ""
 	})
+	// Whoever comes may hear of it from b, so b's gossip must know it too.
+	c.eventually(func() string {
+		v := c.live["b"].view
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if d, err := decodeMetadata(v.live["a"].node.Meta); err != nil || !d.established {
+			return fmt.Sprintf("b has not heard it by gossip: %+v, %v", d, err)
+		}
+		return ""
+	})
 	c.start(c.options("c"))
 	c.converge()
 	c.eventually(func() string {
