@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -168,8 +169,12 @@ func TestAllocationsAndCheckConfigWorkWithoutACCM(t *testing.T) {
 	}
 	created := create(t, lab.LoadBalancer("listing", "unseen", "web"))
 	a := allocations(t)
-	if last := a.Waiting[len(a.Waiting)-1]; last.Service != "listing/"+created.Name || last.Reason != "Pending" {
-		t.Errorf("%+v", last)
+	reasons := map[string]string{}
+	for _, w := range a.Waiting {
+		reasons[w.Service] = string(w.Reason)
+	}
+	if want := map[string]string{"listing/waits": "PoolExhausted", "listing/" + created.Name: "Pending"}; !maps.Equal(reasons, want) {
+		t.Errorf("waiting: %v, want %v", reasons, want)
 	}
 	out, code := check(t, strings.Replace(good, "pools:\n", "services: {handleUnclassed: false}\npools:\n", 1))
 	if code != 0 || strings.Count(out, "it would not be ours any more") != 3 {
