@@ -21,6 +21,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ccm-baremetal/ccm-baremetal/test/wire"
 )
 
 // asAnnouncer makes the test binary be the announcer, so that tests can start
@@ -151,24 +153,7 @@ type running struct {
 	public, debug string
 	process       *os.Process
 	ended         chan error // what became of the process, for everybody who asks
-	log           *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
+	log           *wire.Log
 }
 
 // start runs the announcer of n1, as a process, until the test ends.
@@ -184,7 +169,7 @@ func start(t *testing.T, api string, args ...string) *running {
 		t.Fatal(err)
 	}
 	metrics := port(t)
-	r := &running{public: "127.0.0.1:" + metrics, debug: "127.0.0.1:" + port(t), ended: make(chan error, 1), log: &lockedBuffer{}}
+	r := &running{public: "127.0.0.1:" + metrics, debug: "127.0.0.1:" + port(t), ended: make(chan error, 1), log: &wire.Log{}}
 	cmd := exec.Command(self, append([]string{
 		"--node-name", "n1", "--kubeconfig", kubeconfig(t, api), "--cloud-config", file,
 		"--bind-address", "127.0.0.1", "--metrics-port", metrics, "--debug-address", r.debug,

@@ -206,3 +206,13 @@ func TestBinariesLinkOnlyTheirOwnSide(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyTestsImportWhatIsForTests(t *testing.T) {
+	for name, p := range list(t) {
+		for _, path := range p.Imports {
+			if strings.HasPrefix(path, module+"/test/") {
+				t.Errorf("%s must not import %s, which is for tests", name, path)
+			}
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/test/wire"
 )
 
 // bird is BIRD 2 on a host.
@@ -20,14 +21,14 @@ type bird struct {
 
 // newBIRD runs BIRD with some protocols besides those that fill the kernel.
 func newBIRD(h *host, protocols string) *bird {
-	h.t.Helper()
-	need(h.t, "bird", "birdc")
+	h.T.Helper()
+	wire.Need(h.T, "bird", "birdc")
 	dir, err := os.MkdirTemp("", "bird")
-	h.must(err)
-	h.t.Cleanup(func() { os.RemoveAll(dir) })
+	h.Must(err)
+	h.T.Cleanup(func() { os.RemoveAll(dir) })
 	b := &bird{h, dir}
 	file := filepath.Join(dir, "bird.conf")
-	h.must(os.WriteFile(file, []byte(`
+	h.Must(os.WriteFile(file, []byte(`
 router id 10.0.0.1;
 protocol device {}
 protocol direct { ipv4; ipv6; }
@@ -35,7 +36,7 @@ protocol kernel { ipv4 { export where source = RTS_BGP; }; merge paths on; }
 protocol kernel { ipv6 { export where source = RTS_BGP; }; merge paths on; }
 `+protocols), 0o644))
 	h.start("bird", "-f", "-c", file, "-s", filepath.Join(dir, "ctl"), "-P", filepath.Join(dir, "pid"))
-	eventually(h.t, func() error { _, err := b.ask("show status"); return err })
+	eventually(h.T, func() error { _, err := b.ask("show status"); return err })
 	return b
 }
 
@@ -46,8 +47,8 @@ func (b *bird) ask(command string) (string, error) {
 
 // waitRoute waits until BIRD has a route, and says of it all that is wanted.
 func (b *bird) waitRoute(prefix string, want ...string) {
-	b.t.Helper()
-	eventually(b.t, func() error {
+	b.T.Helper()
+	eventually(b.T, func() error {
 		out, err := b.ask("show route all for " + prefix)
 		if err != nil {
 			return err
@@ -65,9 +66,9 @@ func TestB129SessionsWithLinkLocalAddresses(t *testing.T) {
 	l := newLAN(t, 1)
 	n := l.nodes[0]
 	l.router.run("ip", "-6", "address", "flush", "dev", "br0", "scope", "link")
-	l.router.address("br0", "fe80::1/64")
+	l.router.Address("br0", "fe80::1/64")
 	n.run("ip", "-6", "address", "flush", "dev", "eth0", "scope", "link")
-	n.address("eth0", "fe80::11/64")
+	n.Address("eth0", "fe80::11/64")
 	b := newBIRD(l.router, `
 protocol bgp n1 {
  local fe80::1%br0 as 64501;

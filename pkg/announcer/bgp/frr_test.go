@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ccm-baremetal/ccm-baremetal/test/wire"
 )
 
 const frrLibrary = "/usr/lib/frr/"
@@ -24,39 +26,39 @@ type frr struct {
 
 // newFRR runs zebra and bgpd with a configuration.
 func newFRR(h *host, configuration string) *frr {
-	h.t.Helper()
-	need(h.t, frrLibrary+"bgpd", frrLibrary+"zebra", "vtysh")
+	h.T.Helper()
+	wire.Need(h.T, frrLibrary+"bgpd", frrLibrary+"zebra", "vtysh")
 	dir, err := os.MkdirTemp("", "frr") // not t.TempDir, whose name is too long for a socket
-	h.must(err)
-	h.t.Cleanup(func() { os.RemoveAll(dir) })
+	h.Must(err)
+	h.T.Cleanup(func() { os.RemoveAll(dir) })
 	f := &frr{host: h, dir: dir}
 	f.own(dir)
 	for name, text := range map[string]string{"zebra.conf": "", "bgpd.conf": configuration} {
 		path := filepath.Join(dir, name)
-		h.must(os.WriteFile(path, []byte(text), 0o644))
+		h.Must(os.WriteFile(path, []byte(text), 0o644))
 		f.own(path)
 	}
 	f.daemon("zebra")
-	eventually(h.t, func() error { _, err := os.Stat(filepath.Join(dir, "zserv.api")); return err })
+	eventually(h.T, func() error { _, err := os.Stat(filepath.Join(dir, "zserv.api")); return err })
 	f.daemon("bgpd")
-	eventually(h.t, func() error { _, err := f.output2("show bgp summary"); return err }) // zebra alone would answer less
+	eventually(h.T, func() error { _, err := f.output2("show bgp summary"); return err }) // zebra alone would answer less
 	return f
 }
 
 // own gives a path to the user that FRR runs as.
 func (f *frr) own(path string) {
-	f.t.Helper()
+	f.T.Helper()
 	u, err := user.Lookup("frr")
-	f.must(err)
+	f.Must(err)
 	uid, err := strconv.Atoi(u.Uid)
-	f.must(err)
+	f.Must(err)
 	gid, err := strconv.Atoi(u.Gid)
-	f.must(err)
-	f.must(os.Chown(path, uid, gid))
+	f.Must(err)
+	f.Must(os.Chown(path, uid, gid))
 }
 
 func (f *frr) daemon(name string) {
-	f.t.Helper()
+	f.T.Helper()
 	args := []string{
 		"-f", filepath.Join(f.dir, name+".conf"), "-i", filepath.Join(f.dir, name+".pid"),
 		"-z", filepath.Join(f.dir, "zserv.api"), "--vty_socket", f.dir, "--log", "stdout",
@@ -69,11 +71,11 @@ func (f *frr) daemon(name string) {
 
 // stop kills the daemons, and waits for their ports to be free.
 func (f *frr) stop() {
-	f.t.Helper()
+	f.T.Helper()
 	for _, d := range f.daemons {
-		f.must(d.Process.Kill())
+		f.Must(d.Process.Kill())
 	}
-	eventually(f.t, func() error {
+	eventually(f.T, func() error {
 		if out := f.run("ss", "-Htln"); strings.Contains(out, ":179 ") {
 			return fmt.Errorf("still listening: %s", out)
 		}
@@ -91,9 +93,9 @@ func (f *frr) output2(commands ...string) (string, error) {
 }
 
 func (f *frr) vtysh(commands ...string) string {
-	f.t.Helper()
+	f.T.Helper()
 	out, err := f.output2(commands...)
-	f.must(err)
+	f.Must(err)
 	return out
 }
 
@@ -112,11 +114,11 @@ type path struct {
 
 // table returns all prefixes of a family with their paths.
 func (f *frr) table(family string) map[string][]path {
-	f.t.Helper()
+	f.T.Helper()
 	var all struct{ Routes map[string][]path }
 	out := f.vtysh("show bgp " + family + " unicast json")
 	if err := json.Unmarshal([]byte(out), &all); err != nil {
-		f.t.Fatalf("%v in %s", err, out)
+		f.T.Fatalf("%v in %s", err, out)
 	}
 	return all.Routes
 }
@@ -135,9 +137,9 @@ func (f *frr) prefixes() []string {
 
 // waitPrefixes waits until FRR has exactly some prefixes.
 func (f *frr) waitPrefixes(want ...string) {
-	f.t.Helper()
+	f.T.Helper()
 	slices.Sort(want)
-	eventually(f.t, func() error {
+	eventually(f.T, func() error {
 		if got := f.prefixes(); !slices.Equal(got, want) {
 			return fmt.Errorf("the router has %v, want %v", got, want)
 		}
@@ -147,7 +149,7 @@ func (f *frr) waitPrefixes(want ...string) {
 
 // detail returns what FRR says of one prefix.
 func (f *frr) detail(prefix string) string {
-	f.t.Helper()
+	f.T.Helper()
 	family := "ipv4"
 	if strings.Contains(prefix, ":") {
 		family = "ipv6"

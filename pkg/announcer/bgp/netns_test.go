@@ -1,7 +1,6 @@
 package bgp_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,120 +11,28 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
+	"github.com/ccm-baremetal/ccm-baremetal/test/wire"
 )
 
 // patience is how long a wire test waits for what must come. Only a test that
 // fails waits that long.
 const patience = time.Minute
 
-// need skips a wire test where a right or a program is missing, and fails it
-// where that would hide a failure.
-func need(t testing.TB, programs ...string) {
-	t.Helper()
-	missing := ""
-	if os.Geteuid() != 0 {
-		missing = "root, to make network namespaces"
-	}
-	for _, p := range programs {
-		if _, err := exec.LookPath(p); err != nil {
-			missing = p + " (scripts/need installs it)"
-		}
-	}
-	switch {
-	case missing == "":
-	case os.Getenv("CCM_REQUIRE_NETNS") == "1":
-		t.Fatalf("CCM_REQUIRE_NETNS is 1, and this is missing: %s", missing)
-	default:
-		t.Skipf("needs %s; CCM_REQUIRE_NETNS=1 makes this a failure", missing)
-	}
-}
-
-// host is a network namespace without a name, and a thread that lives in it.
-// Both end with the test, and so do its processes.
-type host struct {
-	t    testing.TB
-	name string
-	ns   netns.NsHandle
-	nl   *netlink.Handle
-	jobs chan func()
-}
+// host is a host on which speakers, routers and programs run. Its programs end
+// with the test too.
+type host struct{ *wire.Host }
 
 func newHost(t testing.TB, name string) *host {
 	t.Helper()
-	need(t)
-	h := &host{t: t, name: name, jobs: make(chan func())}
-	ready := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
-		var err error
-		if h.ns, err = netns.New(); err == nil {
-			h.nl, err = netlink.NewHandle()
-		}
-		ready <- err
-		for job := range h.jobs {
-			job()
-		}
-	}()
-	h.must(<-ready)
-	t.Cleanup(func() {
-		close(h.jobs)
-		h.nl.Close()
-		h.ns.Close()
-	})
-	for _, key := range []string{"all", "default"} {
-		h.sysctl("net/ipv6/conf/"+key+"/accept_dad", "0")
-	}
-	h.up("lo")
-	return h
-}
-
-// do runs f on the thread that lives in the namespace.
-func (h *host) do(f func()) {
-	done := make(chan struct{})
-	h.jobs <- func() { defer close(done); f() }
-	<-done
-}
-
-func (h *host) sysctl(key, value string) {
-	h.t.Helper()
-	var err error
-	h.do(func() { err = os.WriteFile("/proc/sys/"+key, []byte(value), 0o644) })
-	h.must(err)
-}
-
-func (h *host) must(err error) {
-	h.t.Helper()
-	if err != nil {
-		h.t.Fatalf("%s: %v", h.name, err)
-	}
-}
-
-func (h *host) link(name string) netlink.Link {
-	h.t.Helper()
-	l, err := h.nl.LinkByName(name)
-	h.must(err)
-	return l
-}
-
-func (h *host) up(name string) { h.t.Helper(); h.must(h.nl.LinkSetUp(h.link(name))) }
-
-// address gives a link an address with its prefix length.
-func (h *host) address(link, cidr string) {
-	h.t.Helper()
-	a, err := netlink.ParseAddr(cidr)
-	h.must(err)
-	a.Flags = unix.IFA_F_NODAD
-	h.must(h.nl.AddrReplace(h.link(link), a))
+	return &host{wire.NewHost(t, name)}
 }
 
 // lan is a router with a bridge, and nodes on it.
@@ -139,23 +46,23 @@ type lan struct {
 func newLAN(t testing.TB, nodes int) *lan {
 	t.Helper()
 	l := &lan{router: newHost(t, "r1")}
-	l.router.must(l.router.nl.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}))
-	l.router.up("br0")
-	l.router.address("br0", "192.0.2.1/24")
-	l.router.address("br0", "2001:db8::1/64")
+	l.router.Must(l.router.Net.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}))
+	l.router.Up("br0")
+	l.router.Address("br0", "192.0.2.1/24")
+	l.router.Address("br0", "2001:db8::1/64")
 	for i := range nodes {
 		name := fmt.Sprintf("n%d", i+1)
 		n := newHost(t, name)
 		veth := &netlink.Veth{
-			LinkAttrs: netlink.LinkAttrs{Name: "eth0", Namespace: netlink.NsFd(n.ns)},
-			PeerName:  name, PeerNamespace: netlink.NsFd(l.router.ns),
+			LinkAttrs: netlink.LinkAttrs{Name: "eth0", Namespace: netlink.NsFd(n.Space)},
+			PeerName:  name, PeerNamespace: netlink.NsFd(l.router.Space),
 		}
-		l.router.must(l.router.nl.LinkAdd(veth))
-		l.router.must(l.router.nl.LinkSetMaster(l.router.link(name), l.router.link("br0")))
-		l.router.up(name)
-		n.up("eth0")
-		n.address("eth0", fmt.Sprintf("192.0.2.%d/24", 11+i))
-		n.address("eth0", fmt.Sprintf("2001:db8::%d/64", 11+i))
+		l.router.Must(l.router.Net.LinkAdd(veth))
+		l.router.Must(l.router.Net.LinkSetMaster(l.router.Link(name), l.router.Link("br0")))
+		l.router.Up(name)
+		n.Up("eth0")
+		n.Address("eth0", fmt.Sprintf("192.0.2.%d/24", 11+i))
+		n.Address("eth0", fmt.Sprintf("2001:db8::%d/64", 11+i))
 		l.nodes = append(l.nodes, n)
 	}
 	return l
@@ -170,20 +77,20 @@ func (h *host) command(name string, args ...string) *exec.Cmd {
 
 // start runs a program until the test ends.
 func (h *host) start(name string, args ...string) *exec.Cmd {
-	h.t.Helper()
+	h.T.Helper()
 	cmd := h.command(name, args...)
-	log := &lockedBuffer{}
+	log := &wire.Log{}
 	cmd.Stdout, cmd.Stderr = log, log
 	var err error
-	h.do(func() { err = cmd.Start() })
-	h.must(err)
+	h.Do(func() { err = cmd.Start() })
+	h.Must(err)
 	ended := make(chan struct{})
 	go func() { cmd.Wait(); close(ended) }()
-	h.t.Cleanup(func() {
+	h.T.Cleanup(func() {
 		cmd.Process.Kill()
 		<-ended
-		if h.t.Failed() {
-			h.t.Logf("%s %s:\n%s", h.name, filepath.Base(name), log.String())
+		if h.T.Failed() {
+			h.T.Logf("%s %s:\n%s", h.Name, filepath.Base(name), log.String())
 		}
 	})
 	return cmd
@@ -194,7 +101,7 @@ func (h *host) output(name string, args ...string) (string, error) {
 	cmd := h.command(name, args...)
 	var out []byte
 	var err error
-	h.do(func() { out, err = cmd.CombinedOutput() })
+	h.Do(func() { out, err = cmd.CombinedOutput() })
 	if err != nil {
 		err = fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, out)
 	}
@@ -202,9 +109,9 @@ func (h *host) output(name string, args ...string) (string, error) {
 }
 
 func (h *host) run(name string, args ...string) string {
-	h.t.Helper()
+	h.T.Helper()
 	out, err := h.output(name, args...)
-	h.must(err)
+	h.Must(err)
 	return out
 }
 
@@ -217,7 +124,7 @@ func (h *host) dial(ctx context.Context, target bgp.Target) (via bgp.Transport, 
 	done := make(chan result, 1)
 	go func() {
 		runtime.LockOSThread() // for good, like that of newHost
-		if err := netns.Set(h.ns); err != nil {
+		if err := netns.Set(h.Space); err != nil {
 			done <- result{err: err}
 			return
 		}
@@ -251,7 +158,7 @@ func (h *host) speaker(passwords map[string]string) *bgp.Speaker {
 		w = os.Stderr
 	}
 	s := bgp.New(bgp.Options{
-		Node: h.name,
+		Node: h.Name,
 		Password: func(_ context.Context, secret string) (string, error) {
 			if p, ok := passwords[secret]; ok {
 				return p, nil
@@ -259,26 +166,8 @@ func (h *host) speaker(passwords map[string]string) *bgp.Speaker {
 			return "", errors.New("no such Secret")
 		},
 		Dial: h.dial,
-		Log:  slog.New(slog.NewTextHandler(w, nil)).With("node", h.name),
+		Log:  slog.New(slog.NewTextHandler(w, nil)).With("node", h.Name),
 	})
-	h.t.Cleanup(s.Close)
+	h.T.Cleanup(s.Close)
 	return s
-}
-
-// lockedBuffer collects what several goroutines write.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

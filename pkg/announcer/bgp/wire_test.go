@@ -94,7 +94,7 @@ func TestRoutesReachFRRWithTheRightNextHops(t *testing.T) {
 
 // nextHopsOf returns how many next hops the kernel of a router has for a prefix.
 func nextHopsOf(h *host, prefix string) int {
-	h.t.Helper()
+	h.T.Helper()
 	family := "-4"
 	if strings.Contains(prefix, ":") {
 		family = "-6"
@@ -108,8 +108,8 @@ func nextHopsOf(h *host, prefix string) int {
 }
 
 func waitNextHops(h *host, prefix string, want int) {
-	h.t.Helper()
-	eventually(h.t, func() error {
+	h.T.Helper()
+	eventually(h.T, func() error {
 		if got := nextHopsOf(h, prefix); got != want {
 			return fmt.Errorf("%s has %d next hops in the kernel, want %d", prefix, got, want)
 		}
@@ -188,7 +188,7 @@ func TestB136FamilyWithoutNextHopIsLeftOutAndSaidSo(t *testing.T) {
 	l := newLAN(t, 1)
 	n := l.nodes[0]
 	n.run("ip", "address", "flush", "dev", "eth0", "scope", "global")
-	n.address("eth0", "192.0.2.11/24")
+	n.Address("eth0", "192.0.2.11/24")
 	n.run("ip", "-6", "address", "flush", "dev", "eth0")
 	router := newFRR(l.router, openRouter)
 	s := n.speaker(nil)
@@ -205,7 +205,7 @@ func TestB136FamilyWithoutNextHopIsLeftOutAndSaidSo(t *testing.T) {
 func TestB124DistantRoutersNeedMultihopAndTTLSecurityWorks(t *testing.T) {
 	l := newLAN(t, 1)
 	n := l.nodes[0]
-	l.router.address("lo", "203.0.113.1/32")
+	l.router.Address("lo", "203.0.113.1/32")
 	n.run("ip", "route", "add", "203.0.113.1", "via", "192.0.2.1")
 	router := newFRR(l.router, openRouter)
 	s := n.speaker(nil)
@@ -293,13 +293,13 @@ func TestRouterThatAsksForEverythingGetsIt(t *testing.T) {
 
 // echo answers UDP on an address of the node, as a Service there would.
 func (h *host) echo(address string) {
-	h.t.Helper()
-	h.address("lo", address+"/32")
+	h.T.Helper()
+	h.Address("lo", address+"/32")
 	var conn net.PacketConn
 	var err error
-	h.do(func() { conn, err = net.ListenPacket("udp", address+":7") })
-	h.must(err)
-	h.t.Cleanup(func() { conn.Close() })
+	h.Do(func() { conn, err = net.ListenPacket("udp", address+":7") })
+	h.Must(err)
+	h.T.Cleanup(func() { conn.Close() })
 	go func() {
 		buffer := make([]byte, 64)
 		for {
@@ -320,7 +320,7 @@ type asker struct {
 }
 
 func newAsker(h *host, address string) *asker {
-	h.t.Helper()
+	h.T.Helper()
 	const ports = 40
 	a := &asker{}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -328,9 +328,9 @@ func newAsker(h *host, address string) *asker {
 	for range ports {
 		var conn net.Conn
 		var err error
-		h.do(func() { conn, err = net.Dial("udp", address+":7") })
-		h.must(err)
-		h.t.Cleanup(func() { conn.Close() })
+		h.Do(func() { conn, err = net.Dial("udp", address+":7") })
+		h.Must(err)
+		h.T.Cleanup(func() { conn.Close() })
 		go func() {
 			buffer := make([]byte, 64)
 			for {
@@ -357,7 +357,7 @@ func newAsker(h *host, address string) *asker {
 func TestPlannedLeaveLosesNoDatagram(t *testing.T) {
 	const vip = "198.51.100.1"
 	l := newLAN(t, 2)
-	l.router.sysctl("net/ipv4/fib_multipath_hash_policy", "1") // by ports too
+	l.router.Sysctl("net/ipv4/fib_multipath_hash_policy", "1") // by ports too
 	router := newFRR(l.router, openRouter)
 	var speakers []*bgp.Speaker
 	for _, n := range l.nodes {

@@ -47,8 +47,8 @@ func eachFamily(t *testing.T, test func(t *testing.T, f family)) {
 
 // station returns one on a link of a host that gets the client's address.
 func (f family) station(h *host, link string) *station {
-	h.t.Helper()
-	h.address(link, f.clientIP.String()+f.bits)
+	h.T.Helper()
+	h.Address(link, f.clientIP.String()+f.bits)
 	return newStation(h, link, f.clientIP, f.protocol.etherType())
 }
 
@@ -63,9 +63,9 @@ func newPair(t testing.TB, f family) pair {
 	t.Helper()
 	p := pair{node: newHost(t, "node"), client: newHost(t, "client")}
 	cable(p.node, "eth0", p.client, "eth0")
-	p.node.sysctl("net/ipv4/ip_forward", "1") // as on every node
-	p.node.sysctl("net/ipv6/conf/all/forwarding", "1")
-	p.node.address("eth0", f.kernel.String()+f.bits)
+	p.node.Sysctl("net/ipv4/ip_forward", "1") // as on every node
+	p.node.Sysctl("net/ipv6/conf/all/forwarding", "1")
+	p.node.Address("eth0", f.kernel.String()+f.bits)
 	p.speaker = p.node.speaker()
 	p.station = f.station(p.client, "eth0")
 	return p
@@ -99,7 +99,7 @@ func (s segment) own(node *host, a netip.Addr) plan.Announcement {
 	an.Peers = map[string]string{}
 	for _, peer := range []*host{s.n1, s.n2} {
 		if peer != node {
-			an.Peers[peer.mac("eth0").String()] = peer.name
+			an.Peers[peer.mac("eth0").String()] = peer.Name
 		}
 	}
 	return an
@@ -218,7 +218,7 @@ func (s *station) count(by mac, a netip.Addr) int {
 // It asks again only after a time in which an answer must have come, so that
 // tests can count answers.
 func (s *station) resolve(a netip.Addr) mac {
-	s.host.t.Helper()
+	s.host.T.Helper()
 	before := len(s.answers(a))
 	for range 3 {
 		s.send(s.question(a))
@@ -228,20 +228,20 @@ func (s *station) resolve(a netip.Addr) mac {
 			}
 		}
 	}
-	s.host.t.Fatalf("%s: nobody answers for %s", s.host.name, a)
+	s.host.T.Fatalf("%s: nobody answers for %s", s.host.Name, a)
 	return mac{}
 }
 
 // unanswered asks for an address and fails if there is an answer. The answer to
 // a request for sentinel, sent later, proves that there was time for one.
 func (s *station) unanswered(a, sentinel netip.Addr) {
-	s.host.t.Helper()
+	s.host.T.Helper()
 	before := len(s.answers(a))
 	for range 3 {
 		s.send(s.question(a))
 	}
 	s.resolve(sentinel)
 	if n := len(s.answers(a)) - before; n != 0 {
-		s.host.t.Errorf("%s: %d answers for %s, want none", s.host.name, n, a)
+		s.host.T.Errorf("%s: %d answers for %s, want none", s.host.Name, n, a)
 	}
 }

@@ -34,7 +34,7 @@ func TestRandomWalkInTheKernel(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			w := kernelWalk{T: t, node: newHost(t, "node"), far: newHost(t, "far"), r: rand.New(rand.NewPCG(seed, 1))}
-			w.node.sysctl("net/ipv6/conf/default/addr_gen_mode", "1") // no groups that come late
+			w.node.Sysctl("net/ipv6/conf/default/addr_gen_mode", "1") // no groups that come late
 			w.speaker = w.node.speaker()
 			for i := range kernelWalkLinks {
 				w.replace(i)
@@ -50,7 +50,7 @@ func TestRandomWalkInTheKernel(t *testing.T) {
 // replace makes a link, instead of the one that was there.
 func (w *kernelWalk) replace(i int) {
 	if w.names[i] != "" {
-		w.node.must(w.node.nl.LinkDel(w.node.byName(w.names[i])))
+		w.node.Must(w.node.Net.LinkDel(w.node.Link(w.names[i])))
 	}
 	w.made++
 	w.names[i] = fmt.Sprint("eth", i)
@@ -61,19 +61,19 @@ func (w *kernelWalk) stumble() {
 	i := w.r.IntN(kernelWalkLinks)
 	switch w.r.IntN(10) {
 	case 0:
-		w.node.down(w.names[i])
+		w.node.Down(w.names[i])
 	case 1, 2:
-		w.node.up(w.names[i])
+		w.node.Up(w.names[i])
 	case 3:
-		w.far.down(fmt.Sprint("far", i))
+		w.far.Down(fmt.Sprint("far", i))
 	case 4:
-		w.far.up(fmt.Sprint("far", i))
+		w.far.Up(fmt.Sprint("far", i))
 	case 5:
 		name := fmt.Sprintf("lan%d-%d", i, w.r.IntN(1000))
-		w.node.must(w.node.nl.LinkSetName(w.node.byName(w.names[i]), name))
+		w.node.Must(w.node.Net.LinkSetName(w.node.Link(w.names[i]), name))
 		w.names[i] = name
 	case 6:
-		w.node.must(w.node.nl.LinkSetHardwareAddr(w.node.byName(w.names[i]), []byte{2, 0xab, 0, 0, byte(w.r.IntN(256)), byte(i)}))
+		w.node.Must(w.node.Net.LinkSetHardwareAddr(w.node.Link(w.names[i]), []byte{2, 0xab, 0, 0, byte(w.r.IntN(256)), byte(i)}))
 	case 7:
 		w.replace(i)
 	default:
@@ -107,8 +107,8 @@ func (w *kernelWalk) want() []plan.Announcement {
 // arrive mends everything, asks for a last set, and compares.
 func (w *kernelWalk) arrive() {
 	for i, name := range w.names {
-		w.node.up(name)
-		w.far.up(fmt.Sprint("far", i))
+		w.node.Up(name)
+		w.far.Up(fmt.Sprint("far", i))
 		w.node.eventually("carrier", func() bool { return w.node.link(name).Up })
 	}
 	last := w.want()

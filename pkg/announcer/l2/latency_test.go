@@ -20,7 +20,7 @@ type pinger struct {
 }
 
 func newPinger(p pair, f family) *pinger {
-	t := p.client.t
+	t := p.client.T
 	t.Helper()
 	var prefixes []netip.Prefix
 	for _, a := range []netip.Addr{f.vip, f.vip2, f.kernel} {
@@ -36,7 +36,7 @@ func newPinger(p pair, f family) *pinger {
 
 // ping returns how long the answer to one question took, at most limit.
 func (p *pinger) ping(a netip.Addr, limit time.Duration) time.Duration {
-	t := p.host.t
+	t := p.host.T
 	t.Helper()
 	question := p.question(a)
 	start := time.Now()
@@ -72,8 +72,8 @@ type comparison struct{ kernel, ours, bare latency }
 // compare asks for an address of each in turn, so that all suffer from
 // whatever else the machine does.
 func compare(p pair, f family, n int, every time.Duration) comparison {
-	p.client.t.Helper()
-	set(p.client.t, p.speaker, p.own(f.vip))
+	p.client.T.Helper()
+	set(p.client.T, p.speaker, p.own(f.vip))
 	ask := newPinger(p, f)
 	answerBarely(p, f)
 	var c comparison
@@ -99,7 +99,7 @@ func compare(p pair, f family, n int, every time.Duration) comparison {
 
 // answerBarely answers for the second address with a frame that was made before.
 func answerBarely(p pair, f family) {
-	t, own := p.node.t, p.node.mac("eth0")
+	t, own := p.node.T, p.node.mac("eth0")
 	c := openFor(t, p.node, f.protocol, f.vip2)
 	claimed := &claim{address: f.vip2}
 	claimed.state.Store(answering)

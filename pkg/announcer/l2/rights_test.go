@@ -61,7 +61,7 @@ func child(encoded string) error {
 func startChild(t *testing.T, h *host, want ...plan.Announcement) (stop func() error) {
 	t.Helper()
 	encoded, err := json.Marshal(want)
-	h.must(err)
+	h.Must(err)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = []string{childEnv + "=" + string(encoded)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -72,11 +72,11 @@ func startChild(t *testing.T, h *host, want ...plan.Announcement) (stop func() e
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	stdin, err := cmd.StdinPipe()
-	h.must(err)
+	h.Must(err)
 	stdout, err := cmd.StdoutPipe()
-	h.must(err)
-	h.do(func() { err = cmd.Start() })
-	h.must(err)
+	h.Must(err)
+	h.Do(func() { err = cmd.Start() })
+	h.Must(err)
 	line := make([]byte, len("ready"))
 	if _, err := io.ReadFull(stdout, line); err != nil {
 		t.Fatalf("the announcer without rights: %v, %s", errors.Join(err, cmd.Wait()), stderr.String())
@@ -94,8 +94,8 @@ func TestNetRawIsEnough(t *testing.T) {
 	t.Parallel()
 	node, client := newHost(t, "node"), newHost(t, "client")
 	cable(node, "eth0", client, "eth0")
-	client.address("eth0", "192.0.2.200/24")
-	client.address("eth0", "2001:db8::c1/64")
+	client.Address("eth0", "192.0.2.200/24")
+	client.Address("eth0", "2001:db8::c1/64")
 	before := node.state()
 	stop := startChild(t, node, own(vip, node.link("eth0")), own(vip6, node.link("eth0")))
 	talk := newTalker(client)

@@ -30,13 +30,13 @@ type heardFrame struct {
 }
 
 func newStation(h *host, link string, ip netip.Addr, etherType int) *station {
-	h.t.Helper()
+	h.T.Helper()
 	s := &station{host: h, mac: h.mac(link), ip: ip}
 	var err error
-	h.do(func() {
-		s.conn, err = packet.Listen(&net.Interface{Index: h.byName(link).Attrs().Index}, packet.Raw, etherType, nil)
+	h.Do(func() {
+		s.conn, err = packet.Listen(&net.Interface{Index: h.Link(link).Attrs().Index}, packet.Raw, etherType, nil)
 	})
-	h.must(err)
+	h.Must(err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -50,14 +50,14 @@ func newStation(h *host, link string, ip netip.Addr, etherType int) *station {
 			s.mu.Unlock()
 		}
 	}()
-	h.t.Cleanup(func() { s.conn.Close(); <-done })
+	h.T.Cleanup(func() { s.conn.Close(); <-done })
 	return s
 }
 
 func (s *station) send(frame []byte) {
-	s.host.t.Helper()
+	s.host.T.Helper()
 	if _, err := s.conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]}); err != nil {
-		s.host.t.Fatalf("%s: send: %v", s.host.name, err)
+		s.host.T.Fatalf("%s: send: %v", s.host.Name, err)
 	}
 }
 
@@ -70,13 +70,13 @@ func (s *station) all() []heardFrame {
 
 // neighbour returns what the kernel of the host believes of an address.
 func (h *host) neighbour(link string, a netip.Addr) (mac, int) {
-	h.t.Helper()
+	h.T.Helper()
 	family := netlink.FAMILY_V4
 	if a.Is6() {
 		family = netlink.FAMILY_V6
 	}
-	all, err := h.nl.NeighList(h.byName(link).Attrs().Index, family)
-	h.must(err)
+	all, err := h.Net.NeighList(h.Link(link).Attrs().Index, family)
+	h.Must(err)
 	for _, n := range all {
 		if got, _ := netip.AddrFromSlice(n.IP); got.Unmap() == a && len(n.HardwareAddr) == 6 {
 			return mac(n.HardwareAddr), n.State
@@ -87,14 +87,14 @@ func (h *host) neighbour(link string, a netip.Addr) (mac, int) {
 
 // forgetNeighbour removes what the kernel of the host believes of an address.
 func (h *host) forgetNeighbour(link string, a netip.Addr) {
-	h.t.Helper()
+	h.T.Helper()
 	family := netlink.FAMILY_V4
 	if a.Is6() {
 		family = netlink.FAMILY_V6
 	}
-	err := h.nl.NeighDel(&netlink.Neigh{LinkIndex: h.byName(link).Attrs().Index, Family: family, IP: a.AsSlice()})
+	err := h.Net.NeighDel(&netlink.Neigh{LinkIndex: h.Link(link).Attrs().Index, Family: family, IP: a.AsSlice()})
 	if err != nil && err != unix.ENOENT {
-		h.must(err)
+		h.Must(err)
 	}
 }
 
@@ -105,12 +105,12 @@ type talker struct {
 }
 
 func newTalker(h *host) talker {
-	h.t.Helper()
+	h.T.Helper()
 	var c *net.UDPConn
 	var err error
-	h.do(func() { c, err = net.ListenUDP("udp", nil) })
-	h.must(err)
-	h.t.Cleanup(func() { c.Close() })
+	h.Do(func() { c, err = net.ListenUDP("udp", nil) })
+	h.Must(err)
+	h.T.Cleanup(func() { c.Close() })
 	return talker{h, c}
 }
 
@@ -120,7 +120,7 @@ func (k talker) talkTo(a netip.Addr) {
 
 // resolves waits until the kernel has found out the MAC of an address.
 func (k talker) resolves(link string, a netip.Addr, want mac) {
-	k.h.t.Helper()
+	k.h.T.Helper()
 	k.h.eventually(fmt.Sprintf("%s at %s", a, want), func() bool {
 		k.talkTo(a)
 		got, state := k.h.neighbour(link, a)

@@ -22,7 +22,7 @@ func TestB097SnoopingSwitchLearnsTheGroup(t *testing.T) {
 	for _, h := range []*host{n1, n2, client} {
 		sw.plug(h, "eth0")
 	}
-	client.address("eth0", "2001:db8::c1/64")
+	client.Address("eth0", "2001:db8::c1/64")
 	vip := addr("2001:db8::abcd")
 	member := func(port string) bool {
 		for line := range strings.Lines(sw.run("bridge", "mdb", "show")) {
@@ -54,12 +54,12 @@ func TestB097SnoopingSwitchLearnsTheGroup(t *testing.T) {
 
 // run runs a program in the namespace and returns its output.
 func (h *host) run(name string, args ...string) string {
-	h.t.Helper()
+	h.T.Helper()
 	var out []byte
 	var err error
-	h.do(func() { out, err = exec.Command(name, args...).CombinedOutput() })
+	h.Do(func() { out, err = exec.Command(name, args...).CombinedOutput() })
 	if err != nil {
-		h.t.Fatalf("%s: %s %v: %v: %s", h.name, name, args, err, out)
+		h.T.Fatalf("%s: %s %v: %v: %s", h.Name, name, args, err, out)
 	}
 	return string(out)
 }
@@ -67,8 +67,8 @@ func (h *host) run(name string, args ...string) string {
 // memberships returns the IPv6 groups of a link as the kernel has them: those
 // that it reports, and the Ethernet groups that it receives.
 func (h *host) memberships(link string) (reported, received map[string]bool) {
-	h.t.Helper()
-	index := fmt.Sprint(h.byName(link).Attrs().Index)
+	h.T.Helper()
+	index := fmt.Sprint(h.Link(link).Attrs().Index)
 	reported, received = map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(h.proc("igmp6")) {
 		if f := strings.Fields(line); len(f) > 2 && f[0] == index {
@@ -88,7 +88,7 @@ func (h *host) memberships(link string) (reported, received map[string]bool) {
 func TestW3GroupsInTheKernel(t *testing.T) {
 	t.Parallel()
 	p := pair{node: newHost(t, "node"), client: newHost(t, "client")}
-	p.node.sysctl("net/ipv6/conf/default/addr_gen_mode", "1") // no groups of its own that come late
+	p.node.Sysctl("net/ipv6/conf/default/addr_gen_mode", "1") // no groups of its own that come late
 	cable(p.node, "eth0", p.client, "eth0")
 	p.speaker = p.node.speaker()
 	twin, other := addr("2001:db8:7::10"), addr("2001:db8::bb:cccc")
@@ -131,8 +131,8 @@ func TestW3GroupsInTheKernel(t *testing.T) {
 	set(t, p.speaker, own(vip6, eth0, eth1))
 	check("eth0", vip6)
 	check("eth1", vip6)
-	p.node.down("eth1")
-	p.node.up("eth1")
+	p.node.Down("eth1")
+	p.node.Up("eth1")
 	set(t, p.speaker, own(vip6, eth0, eth1), own(other, eth1))
 	families[1].station(extra, "eth0").resolve(other)
 	check("eth1", vip6, other)

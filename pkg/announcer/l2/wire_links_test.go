@@ -18,20 +18,20 @@ import (
 func TestB095AndB103OffSubnetAddressOnALinkWithoutAddress(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		node, client := newHost(t, "node"), newHost(t, "client")
-		node.sysctl("net/ipv6/conf/default/addr_gen_mode", "1")
+		node.Sysctl("net/ipv6/conf/default/addr_gen_mode", "1")
 		cable(node, "eth1", client, "eth0")
 		s := node.speaker()
 		listener := f.station(client, "eth0")
 		bits := f.offSubnet.BitLen()
-		client.must(client.nl.RouteAdd(&netlink.Route{
-			LinkIndex: client.byName("eth0").Attrs().Index, Scope: netlink.SCOPE_LINK,
+		client.Must(client.Net.RouteAdd(&netlink.Route{
+			LinkIndex: client.Link("eth0").Attrs().Index, Scope: netlink.SCOPE_LINK,
 			Dst: &net.IPNet{IP: f.offSubnet.AsSlice(), Mask: net.CIDRMask(bits, bits)},
 		}))
 		set(t, s, own(f.offSubnet, node.link("eth1")))
 		newTalker(client).resolves("eth0", f.offSubnet, node.mac("eth1"))
 		eventually(t, "an announcement", func() bool { return len(listener.announcements(f.offSubnet, node.mac("eth1"))) > 0 })
-		addrs, err := node.nl.AddrList(node.byName("eth1"), netlink.FAMILY_ALL)
-		node.must(err)
+		addrs, err := node.Net.AddrList(node.Link("eth1"), netlink.FAMILY_ALL)
+		node.Must(err)
 		if len(addrs) != 0 {
 			t.Errorf("the link has addresses now: %v", addrs)
 		}
@@ -109,18 +109,18 @@ func linkLife(t *testing.T, f family) {
 			t.Errorf("round %d: answered by %s", round, got)
 		}
 		eventually(t, "an announcement on the new link", func() bool { return len(st.announcements(f.vip, p.node.mac("eth5"))) > 0 })
-		p.node.must(p.node.nl.LinkSetName(p.node.byName("eth5"), "lan5"))
+		p.node.Must(p.node.Net.LinkSetName(p.node.Link("eth5"), "lan5"))
 		set(t, p.speaker, own(f.vip, p.node.link("eth0"), p.node.link("lan5")))
 		st.resolve(f.vip)
 		st.conn.Close()
-		p.node.must(p.node.nl.LinkDel(p.node.byName("lan5")))
+		p.node.Must(p.node.Net.LinkDel(p.node.Link("lan5")))
 		p.station.resolve(f.vip) // the other link does not mind, nor before the next pass
 		set(t, p.speaker, p.own(f.vip))
 		p.station.resolve(f.vip)
 	}
 	for range 20 {
-		p.node.down("eth0")
-		p.node.up("eth0")
+		p.node.Down("eth0")
+		p.node.Up("eth0")
 		time.Sleep(5 * time.Millisecond)
 	}
 	// Nobody called Set: the speaker has noticed by itself.
@@ -148,7 +148,7 @@ func TestMACChangeOnTheWire(t *testing.T) {
 		set(t, p.speaker, p.own(f.vip))
 		newTalker(p.client).resolves("eth0", f.vip, p.node.mac("eth0"))
 		fresh := mac{0x02, 0xab, 0, 0, 0, 7}
-		p.node.must(p.node.nl.LinkSetHardwareAddr(p.node.byName("eth0"), fresh[:]))
+		p.node.Must(p.node.Net.LinkSetHardwareAddr(p.node.Link("eth0"), fresh[:]))
 		set(t, p.speaker, p.own(f.vip))
 		p.client.eventually("the entry to change", func() bool {
 			got, _ := p.client.neighbour("eth0", f.vip)
@@ -186,14 +186,14 @@ func TestB081FailingLinkOnTheWire(t *testing.T) {
 func TestBridgeAndMACVLAN(t *testing.T) {
 	for name, build := range map[string]func(node *host){
 		"br0": func(node *host) {
-			node.must(node.nl.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{
+			node.Must(node.Net.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{
 				Name: "br0", HardwareAddr: []byte{0x02, 0xbb, 0, 0, 0, 1},
 			}}))
-			node.must(node.nl.LinkSetMaster(node.byName("eth0"), node.byName("br0")))
+			node.Must(node.Net.LinkSetMaster(node.Link("eth0"), node.Link("br0")))
 		},
 		"mv0": func(node *host) {
-			node.must(node.nl.LinkAdd(&netlink.Macvlan{Mode: netlink.MACVLAN_MODE_BRIDGE, LinkAttrs: netlink.LinkAttrs{
-				Name: "mv0", ParentIndex: node.byName("eth0").Attrs().Index,
+			node.Must(node.Net.LinkAdd(&netlink.Macvlan{Mode: netlink.MACVLAN_MODE_BRIDGE, LinkAttrs: netlink.LinkAttrs{
+				Name: "mv0", ParentIndex: node.Link("eth0").Attrs().Index,
 			}}))
 		},
 	} {
@@ -201,7 +201,7 @@ func TestBridgeAndMACVLAN(t *testing.T) {
 			eachFamily(t, func(t *testing.T, f family) {
 				p := newPair(t, f)
 				build(p.node)
-				p.node.up(name)
+				p.node.Up(name)
 				p.node.eventually("carrier", func() bool { return p.node.link(name).Up })
 				p.answersOn(f, name, "eth0")
 			})
@@ -212,7 +212,7 @@ func TestBridgeAndMACVLAN(t *testing.T) {
 // answersOn announces on a link that others make up, and checks that it answers
 // with its MAC, once for each request, and that the links below are silent.
 func (p pair) answersOn(f family, name string, below ...string) {
-	t := p.node.t
+	t := p.node.T
 	t.Helper()
 	set(t, p.speaker, own(f.vip, p.node.link(name)))
 	want := p.node.mac(name)
@@ -240,29 +240,29 @@ func TestB080BondAndVLAN(t *testing.T) {
 		p := newPair(t, f)
 		bond := netlink.NewLinkBond(netlink.LinkAttrs{Name: "bond0"})
 		bond.Mode, bond.Miimon = netlink.BOND_MODE_ACTIVE_BACKUP, 100
-		if err := p.node.nl.LinkAdd(bond); errors.Is(err, unix.EOPNOTSUPP) {
+		if err := p.node.Net.LinkAdd(bond); errors.Is(err, unix.EOPNOTSUPP) {
 			t.Logf("NOT TESTED HERE: this kernel has no bonds; stand-ins are named above this test")
 			return
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		p.node.down("eth0")
-		p.node.must(p.node.nl.LinkSetMaster(p.node.byName("eth0"), p.node.byName("bond0")))
-		p.node.up("bond0")
+		p.node.Down("eth0")
+		p.node.Must(p.node.Net.LinkSetMaster(p.node.Link("eth0"), p.node.Link("bond0")))
+		p.node.Up("bond0")
 		p.node.eventually("carrier", func() bool { return p.node.link("bond0").Up })
 		p.answersOn(f, "bond0", "eth0")
 
 		for _, h := range []*host{p.node, p.client} {
 			parent := map[*host]string{p.node: "bond0", p.client: "eth0"}[h]
-			err := h.nl.LinkAdd(&netlink.Vlan{VlanId: 20, LinkAttrs: netlink.LinkAttrs{
-				Name: "vlan20", ParentIndex: h.byName(parent).Attrs().Index,
+			err := h.Net.LinkAdd(&netlink.Vlan{VlanId: 20, LinkAttrs: netlink.LinkAttrs{
+				Name: "vlan20", ParentIndex: h.Link(parent).Attrs().Index,
 			}})
 			if errors.Is(err, unix.EOPNOTSUPP) {
 				t.Logf("NOT TESTED HERE: this kernel has no VLANs; stand-ins are named above this test")
 				return
 			}
-			h.must(err)
-			h.up("vlan20")
+			h.Must(err)
+			h.Up("vlan20")
 		}
 		tagged := f.station(p.client, "vlan20")
 		set(t, p.speaker, own(f.vip, p.node.link("bond0")), own(f.vip2, p.node.link("vlan20")))
@@ -296,14 +296,14 @@ func TestNothingIsLeftBehind(t *testing.T) {
 
 // state describes links and addresses.
 func (h *host) state() string {
-	h.t.Helper()
-	links, err := h.nl.LinkList()
-	h.must(err)
+	h.T.Helper()
+	links, err := h.Net.LinkList()
+	h.Must(err)
 	out := ""
 	for _, l := range links {
 		a := l.Attrs()
-		addrs, err := h.nl.AddrList(l, netlink.FAMILY_ALL)
-		h.must(err)
+		addrs, err := h.Net.AddrList(l, netlink.FAMILY_ALL)
+		h.Must(err)
 		out += fmt.Sprintln(a.Index, a.Name, a.HardwareAddr, a.Flags, a.Promisc, a.Allmulti)
 		for _, x := range addrs {
 			out += fmt.Sprintln(" ", x.IPNet, x.Scope)

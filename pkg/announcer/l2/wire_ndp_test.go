@@ -47,12 +47,12 @@ func TestB096UnicastSolicitationsAreAnswered(t *testing.T) {
 func TestB101LinkWithoutAnyAddress(t *testing.T) {
 	t.Parallel()
 	node, client := newHost(t, "node"), newHost(t, "client")
-	node.sysctl("net/ipv6/conf/default/addr_gen_mode", "1")
+	node.Sysctl("net/ipv6/conf/default/addr_gen_mode", "1")
 	cable(node, "eth1", client, "eth0")
-	client.address("eth0", "192.0.2.200/24")
-	client.address("eth0", "2001:db8::c1/64")
-	before, err := node.nl.AddrList(node.byName("eth1"), netlink.FAMILY_ALL)
-	node.must(err)
+	client.Address("eth0", "192.0.2.200/24")
+	client.Address("eth0", "2001:db8::c1/64")
+	before, err := node.Net.AddrList(node.Link("eth1"), netlink.FAMILY_ALL)
+	node.Must(err)
 	if len(before) != 0 {
 		t.Fatalf("the link has addresses: %v", before)
 	}
@@ -67,7 +67,7 @@ func TestB101LinkWithoutAnyAddress(t *testing.T) {
 func TestLinkWithIPv6SwitchedOff(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, families[1])
-	p.node.sysctl("net/ipv6/conf/eth0/disable_ipv6", "1")
+	p.node.Sysctl("net/ipv6/conf/eth0/disable_ipv6", "1")
 	if err := p.speaker.Set(t.Context(), []plan.Announcement{p.own(vip6)}); err != nil {
 		t.Logf("Set: %v", err)
 	}
@@ -132,14 +132,14 @@ func TestDuplicateAddressDetectionFindsUs(t *testing.T) {
 	p := newPair(t, families[1])
 	set(t, p.speaker, p.own(vip6))
 	p.station.resolve(vip6)
-	p.client.sysctl("net/ipv6/conf/eth0/accept_dad", "1")
-	p.client.sysctl("net/ipv6/conf/all/accept_dad", "1")
+	p.client.Sysctl("net/ipv6/conf/eth0/accept_dad", "1")
+	p.client.Sysctl("net/ipv6/conf/all/accept_dad", "1")
 	a, err := netlink.ParseAddr(vip6.String() + "/64")
-	p.client.must(err)
-	p.client.must(p.client.nl.AddrAdd(p.client.byName("eth0"), a))
+	p.client.Must(err)
+	p.client.Must(p.client.Net.AddrAdd(p.client.Link("eth0"), a))
 	p.client.eventually("the kernel to find the duplicate", func() bool {
-		all, err := p.client.nl.AddrList(p.client.byName("eth0"), netlink.FAMILY_V6)
-		p.client.must(err)
+		all, err := p.client.Net.AddrList(p.client.Link("eth0"), netlink.FAMILY_V6)
+		p.client.Must(err)
 		for _, x := range all {
 			if x.IP.Equal(a.IP) && x.Flags&unix.IFA_F_DADFAILED != 0 {
 				return true

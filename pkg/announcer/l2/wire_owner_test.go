@@ -51,7 +51,7 @@ func TestHandOverLosesNoRequestOnTheWire(t *testing.T) {
 // not come before the winner has made itself heard, and no question must have
 // been put to nobody between the two.
 func (s segment) checkOrder(a netip.Addr, frames []heardFrame, loser, winner mac) {
-	s.client.t.Helper()
+	s.client.T.Helper()
 	lastLoser, announced := -1, -1
 	for i, f := range frames {
 		for _, v := range (&station{heard: []heardFrame{f}, mac: s.station.mac}).said(a) {
@@ -64,12 +64,12 @@ func (s segment) checkOrder(a netip.Addr, frames []heardFrame, loser, winner mac
 		}
 	}
 	if announced < 0 || lastLoser < 0 {
-		s.client.t.Errorf("announced at frame %d, last of the loser %d", announced, lastLoser)
+		s.client.T.Errorf("announced at frame %d, last of the loser %d", announced, lastLoser)
 		return
 	}
 	for i := lastLoser + 1; i < announced; i++ {
 		if bytes.Equal(frames[i].frame, s.station.question(a)) {
-			s.client.t.Errorf("a question at %d got no answer between the loser's last (%d) and the announcement (%d)", i, lastLoser, announced)
+			s.client.T.Errorf("a question at %d got no answer between the loser's last (%d) and the announcement (%d)", i, lastLoser, announced)
 		}
 	}
 }
@@ -79,8 +79,8 @@ func (s segment) checkOrder(a netip.Addr, frames []heardFrame, loser, winner mac
 func TestB088KernelOfAMemberThatAnswersIsNamed(t *testing.T) {
 	t.Parallel()
 	s := newSegment(t, families[0])
-	s.n2.address("eth0", "192.0.2.2/24")
-	s.n2.address("lo", vip.String()+"/32")
+	s.n2.Address("eth0", "192.0.2.2/24")
+	s.n2.Address("lo", vip.String()+"/32")
 	a := s.own(s.n1, vip)
 	a.Layer2.GratuitousRefresh = time.Second
 	set(t, s.s1, a)
@@ -88,8 +88,8 @@ func TestB088KernelOfAMemberThatAnswersIsNamed(t *testing.T) {
 	if got := s.s1.Conflicts()[0]; got.Node != "n2" || got.MAC != s.n2.mac("eth0").String() || got.Cause != KernelAnswers {
 		t.Errorf("conflict %+v, want the kernel of n2", got)
 	}
-	s.n2.sysctl("net/ipv4/conf/all/arp_ignore", "1")
-	s.n2.sysctl("net/ipv4/conf/all/arp_announce", "2")
+	s.n2.Sysctl("net/ipv4/conf/all/arp_ignore", "1")
+	s.n2.Sysctl("net/ipv4/conf/all/arp_announce", "2")
 	eventually(t, "the conflict to end", func() bool { return len(s.s1.Conflicts()) == 0 })
 	macs := map[mac]int{}
 	before := len(s.station.answers(vip))
@@ -110,7 +110,7 @@ func TestRefusedOnTheWire(t *testing.T) {
 		s := newSegment(t, f)
 		other := newHost(t, "other")
 		s.plug(other, "eth0")
-		other.address("eth0", f.vip.String()+f.bits)
+		other.Address("eth0", f.vip.String()+f.bits)
 		a, b := s.own(s.n1, f.vip), s.own(s.n1, f.vip2)
 		for _, x := range []*plan.Announcement{&a, &b} {
 			x.First = true

@@ -43,7 +43,7 @@ func TestB084EveryRequestIsAnswered(t *testing.T) {
 func TestB086AndB099EntryFollowsAFailOver(t *testing.T) {
 	eachFamily(t, func(t *testing.T, f family) {
 		s := newSegment(t, f)
-		s.client.sysctl("net/ipv4/conf/eth0/arp_accept", "0")
+		s.client.Sysctl("net/ipv4/conf/eth0/arp_accept", "0")
 		set(t, s.s1, s.own(s.n1, f.vip))
 		newTalker(s.client).resolves("eth0", f.vip, s.n1.mac("eth0"))
 		s.s1.Close()
@@ -118,10 +118,10 @@ func TestB096EntryInProbeBecomesReachable(t *testing.T) {
 		node := p.node.mac("eth0")
 		set(t, p.speaker, p.own(f.vip))
 		newTalker(p.client).resolves("eth0", f.vip, node)
-		index := p.client.byName("eth0").Attrs().Index
+		index := p.client.Link("eth0").Attrs().Index
 		for range 3 {
 			before := p.station.count(node, f.vip)
-			p.client.must(p.client.nl.NeighSet(&netlink.Neigh{
+			p.client.Must(p.client.Net.NeighSet(&netlink.Neigh{
 				LinkIndex: index, Family: f.number, IP: f.vip.AsSlice(), HardwareAddr: node[:], State: netlink.NUD_PROBE,
 			}))
 			p.client.eventually("REACHABLE", func() bool {
@@ -143,11 +143,11 @@ func TestFourHundredEntriesFollowATakeOver(t *testing.T) {
 	s := newSegment(t, f)
 	var before, after []plan.Announcement
 	all := addressesFrom(addr("198.18.0.0"), addresses)
-	link := s.client.byName("eth0")
+	link := s.client.Link("eth0")
 	dead, winner := s.n1.mac("eth0"), s.n2.mac("eth0")
 	for _, a := range all {
 		before, after = append(before, s.own(s.n1, a)), append(after, s.own(s.n2, a))
-		s.client.must(s.client.nl.NeighSet(&netlink.Neigh{
+		s.client.Must(s.client.Net.NeighSet(&netlink.Neigh{
 			LinkIndex: link.Attrs().Index, Family: f.number, IP: a.AsSlice(), HardwareAddr: dead[:], State: netlink.NUD_STALE,
 		}))
 	}
@@ -156,8 +156,8 @@ func TestFourHundredEntriesFollowATakeOver(t *testing.T) {
 	start := time.Now()
 	set(t, s.s2, after...)
 	s.client.eventually("all entries to change", func() bool {
-		entries, err := s.client.nl.NeighList(link.Attrs().Index, f.number)
-		s.client.must(err)
+		entries, err := s.client.Net.NeighList(link.Attrs().Index, f.number)
+		s.client.Must(err)
 		moved := 0
 		for _, n := range entries {
 			if len(n.HardwareAddr) == 6 && mac(n.HardwareAddr) == winner {
@@ -258,8 +258,8 @@ func TestCounterOnTheWire(t *testing.T) {
 	if got := c.count(); got != 0 {
 		t.Errorf("counted %d more", got)
 	}
-	p.node.down("eth0")
-	p.node.up("eth0")
+	p.node.Down("eth0")
+	p.node.Up("eth0")
 	p.node.eventually("carrier", func() bool { return p.node.link("eth0").Up })
 	p.station.send(p.station.request(addr("198.51.100.9")).appendTo(nil))
 	if got := c.count(); got != 1 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/test/wire"
 )
 
 func secrets(texts ...string) [][]byte {
@@ -170,7 +171,7 @@ func TestW25KeyOfAShortSecretIsNoneOfItsBytes(t *testing.T) {
 func TestB109RotationNeverSeparatesMembers(t *testing.T) {
 	c := newCluster(t)
 	c.detection = config.LAN
-	var log lockedBuffer
+	var log wire.Log
 	c.log = slog.New(slog.NewTextHandler(&log, nil))
 	c.startAll("a", "b", "c", "d")
 	for round, next := range [][][]byte{

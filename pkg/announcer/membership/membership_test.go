@@ -1,7 +1,6 @@
 package membership
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/test/wire"
 )
 
 func TestOptionsAreChecked(t *testing.T) {
@@ -269,7 +269,7 @@ func TestLeaveIsSeenAsLeaveAtOnce(t *testing.T) {
 	noLeak(t)
 	c := newCluster(t)
 	c.detection = config.WAN
-	var log lockedBuffer
+	var log wire.Log
 	o := c.options("a")
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	c.start(o)
@@ -477,7 +477,7 @@ func TestForeignSpeakersOfTheProtocolAreNoMembers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.LogOutput = &lockedBuffer{}
+	s.LogOutput = &wire.Log{}
 	keys, err := newKeys(o.Keys)
 	if err != nil {
 		t.Fatal(err)
@@ -535,7 +535,7 @@ func TestAnAddressMayChange(t *testing.T) {
 func TestPeersThatAreNotKnownChangeNothing(t *testing.T) {
 	c := newCluster(t)
 	c.startAll("a", "b")
-	var log lockedBuffer
+	var log wire.Log
 	o := c.options("c")
 	peers, known := o.Peers, make(chan struct{})
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))
@@ -554,22 +554,4 @@ func TestPeersThatAreNotKnownChangeNothing(t *testing.T) {
 	if n := strings.Count(log.String(), "peers are not known"); n != 1 {
 		t.Errorf("logged %d times that peers are not known, want once:\n%s", n, log.String())
 	}
-}
-
-// lockedBuffer is a log that may be read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
