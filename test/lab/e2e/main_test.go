@@ -10,7 +10,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,7 +58,7 @@ func run(m *testing.M) (code int, err error) {
 		fmt.Println("e2e: these tests need root: nothing was tested")
 		return 0, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 45*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 65*time.Minute)
 	defer cancel()
 	cluster, err = lab.Up(ctx, lab.Options{Name: "e2e", Nodes: nodes, Out: os.Stderr})
 	if err != nil {
@@ -70,7 +72,22 @@ func run(m *testing.M) (code int, err error) {
 	if err := installed.Ready(ctx); err != nil {
 		return 1, err
 	}
-	return m.Run(), nil
+	if code = m.Run(); code != 0 {
+		tellLast(os.Stderr)
+	}
+	return code, nil
+}
+
+// tellLast prints the end of what the programs of the installation have said,
+// for the lab and its logs are gone when the tests are.
+func tellLast(w io.Writer) {
+	for _, p := range cluster.Processes() {
+		if !strings.HasPrefix(p.Name, product.CCM) && p.Name != product.Announcer {
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(p.Log()), "\n")
+		fmt.Fprintf(w, "%s on %s (running: %v) said last:\n%s\n", p.Name, p.Host, p.Running(), strings.Join(lines[max(0, len(lines)-40):], "\n"))
+	}
 }
 
 // soak tells whether to take the time for many repetitions.
