@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -15,45 +16,66 @@ import (
 // bgp makes the BGP, with the checks that need several values.
 func (d *decoder) bgp(doc bgpDoc) BGP {
 	b := doc.BGP
+	b.Backend = doc.backend.value
+	profiles := d.profiles(doc.profiles)
 	var entities []entity
 	for _, p := range doc.peers {
 		entities = append(entities, entity{p.place, p.value.name})
 	}
 	for i, name := range d.names("peer", entities) {
-		p := d.peer(doc.peers[i], b)
+		p := d.peer(doc.peers[i], b, profiles)
 		p.Name = name
 		b.Peers = append(b.Peers, p)
 	}
 	d.peersApart(doc.peers, b.Peers)
+	d.able(doc, b)
 	return b
 }
 
 // peer fills in what a peer has from others, and checks what does not go together.
-func (d *decoder) peer(doc placed[peerDoc], b BGP) Peer {
+func (d *decoder) peer(doc placed[peerDoc], b BGP, profiles map[string]*BFDProfile) Peer {
 	v := doc.value
 	p := v.Peer
-	p.Address, p.ASN, p.Kind = v.address.value, v.asn.number, v.asn.kind
+	p.Address, p.Interface, p.VRF, p.Port = v.address.value, v.link.value, v.vrf.value, v.port.value
+	p.ASN, p.Kind, p.Passive, p.GracefulRestart = v.asn.number, v.asn.kind, v.passive.value, v.restart.value
 	p.SourceAddress, p.Multihop, p.TTLSecurity = v.source.value, v.multihop.value, v.security.value
-	p.LocalASN = b.LocalASN
-	if v.localASN > 0 {
-		p.LocalASN = v.localASN
-	}
-	if !p.RouterID.IsValid() {
+	p.LocalASN = cmp.Or(v.localASN.value, b.LocalASN)
+	if p.RouterID = v.routerID.value; !p.RouterID.IsValid() {
 		p.RouterID = b.RouterID
 	}
 	slices.Sort(p.Families)
-	if p.Families == nil && p.Address.IsValid() {
+	switch {
+	case p.Families != nil:
+	case p.Interface != "":
+		p.Families = []Family{IPv4, IPv6}
+	case p.Address.IsValid():
 		p.Families = []Family{FamilyOf(p.Address)}
 	}
+	d.whereabouts(doc, p)
 	d.times(v, &p)
 	if p.LocalASN == 0 {
 		d.fail(doc.place, "our AS number is missing: set bgp.localASN, or localASN here")
 	}
 	d.hops(v, p)
-	if p.SourceAddress.IsValid() && p.Address.IsValid() && FamilyOf(p.SourceAddress) != FamilyOf(p.Address) {
+	d.bfd(v, &p, profiles)
+	return p
+}
+
+// whereabouts checks what says where a peer is, and from where we speak to it.
+func (d *decoder) whereabouts(doc placed[peerDoc], p Peer) {
+	v := doc.value
+	switch {
+	case v.address.path == "" && v.link.path == "":
+		at := doc.place
+		at.path = join(at.path, "address")
+		d.fail(at, "is missing; for example address: 192.0.2.1")
+	case v.address.path != "" && v.link.path != "":
+		d.fail(v.link.place, "does not go together with address: with an interface the router's address does not matter, remove one")
+	case v.link.path != "" && v.source.path != "":
+		d.fail(v.source.place, "does not go together with interface: such a session is between link-local addresses")
+	case p.SourceAddress.IsValid() && p.Address.IsValid() && FamilyOf(p.SourceAddress) != FamilyOf(p.Address):
 		d.fail(v.source.place, "%s is of another family than the peer's address %s", p.SourceAddress, p.Address)
 	}
-	return p
 }
 
 // times works out the times of a session.
@@ -75,7 +97,7 @@ func (d *decoder) hops(v peerDoc, p Peer) {
 		d.fail(far.place, "does not go together with ttlSecurity, which says how many hops there are: remove one")
 	case p.LocalASN != 0 && p.Internal():
 		d.fail(far.place, "is for routers of another AS: one of our own may be any number of hops away")
-	case p.Address.IsLinkLocalUnicast():
+	case p.Address.IsLinkLocalUnicast() || p.Interface != "":
 		d.fail(far.place, "makes no sense for a link-local address, which no packet reaches from another link")
 	}
 }
@@ -84,13 +106,26 @@ func (d *decoder) hops(v peerDoc, p Peer) {
 func (d *decoder) peersApart(docs []placed[peerDoc], peers []Peer) {
 	for i, p := range peers {
 		for j, other := range peers[:i] {
-			same := p.Address.IsValid() && p.Address == other.Address && p.Port == other.Port
-			if same && !disjoint(p.NodeSelector, other.NodeSelector) {
-				d.fail(docs[i].value.address.place, "%s port %d is the router of %s too, and a Node may match both node selectors: make them exclude each other by a label",
-					p.Address, p.Port, docs[j].place)
+			if p.sameRouter(other) && p.Port == other.Port && !disjoint(p.NodeSelector, other.NodeSelector) {
+				d.fail(docs[i].value.whereabouts(), "%s port %d is the router of %s too, and a Node may match both node selectors: make them exclude each other by a label",
+					p.Router(), p.Port, docs[j].place)
 			}
 		}
 	}
+}
+
+// whereabouts is the place of what says where the peer is.
+func (v peerDoc) whereabouts() place {
+	if v.link.path != "" {
+		return v.link.place
+	}
+	return v.address.place
+}
+
+// sameRouter tells whether two peers are at one place.
+func (p Peer) sameRouter(other Peer) bool {
+	there := p.Address.IsValid() || p.Interface != ""
+	return there && p.Address == other.Address && p.Interface == other.Interface && p.VRF == other.VRF
 }
 
 // disjoint tells whether it can be seen that no labels match both selectors.

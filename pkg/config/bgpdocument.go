@@ -15,8 +15,10 @@ import (
 // bgpDoc is a BGP without the fields that have to be worked out.
 type bgpDoc struct {
 	BGP
-	aliases map[string]Community
-	peers   []placed[peerDoc]
+	backend  placed[Backend]
+	aliases  map[string]Community
+	profiles []placed[profileDoc]
+	peers    []placed[peerDoc]
 }
 
 // peerDoc is a Peer without the fields that have to be worked out.
@@ -24,13 +26,20 @@ type peerDoc struct {
 	Peer
 	name     placed[string]
 	address  placed[netip.Addr]
+	link     placed[string]
+	vrf      placed[string]
+	passive  placed[bool]
+	profile  placed[string]
+	port     placed[int]
 	asn      asn
-	localASN uint32
+	localASN placed[uint32]
+	routerID placed[netip.Addr]
 	source   placed[netip.Addr]
 	hold     placed[time.Duration]
 	keep     placed[time.Duration]
 	multihop placed[int]
 	security placed[int]
+	restart  placed[time.Duration]
 }
 
 // bgpAdvertisementDoc is a BGPAdvertisement without the fields that have to be
@@ -47,13 +56,13 @@ type bgpAdvertisementDoc struct {
 const longestLeavePause = 15 * time.Second
 
 func defaultBGP() bgpDoc {
-	return bgpDoc{BGP: BGP{Backend: Embedded, LeavePause: 3 * time.Second}}
+	return bgpDoc{BGP: BGP{LeavePause: 3 * time.Second}, backend: placed[Backend]{value: Embedded}}
 }
 
 var bgpShape = object(
 	"a mapping", "{localASN: 65010, peers: [{name: tor-a, address: 192.0.2.1, asn: 65001}]}", defaultBGP,
-	field("backend", backend(), func(b *bgpDoc) *Backend { return &b.Backend },
-		"What speaks BGP: `embedded` is the announcer itself, and the only value of this release."),
+	field("backend", withPlace(oneOf(Embedded, FRR, FRRK8s)), func(b *bgpDoc) *placed[Backend] { return &b.backend },
+		"What speaks BGP: `embedded` is the announcer itself, `frr` an FRR beside it or on the host, `frr-k8s` one that the cluster has. [What each can do](bgp-backends.md); default: `embedded`."),
 	field("localASN", asNumber("65010"), func(b *bgpDoc) *uint32 { return &b.LocalASN },
 		"Our AS number on every session whose peer names no other."),
 	field("routerID", ipv4("10.0.0.1"), func(b *bgpDoc) *netip.Addr { return &b.RouterID },
@@ -67,29 +76,36 @@ var bgpShape = object(
 		listRules{empty: "remove the key if there is no router to speak to"}),
 		func(b *bgpDoc) *[]placed[peerDoc] { return &b.peers },
 		"The routers, each with the session that nodes have with it."),
-	later[bgpDoc]("bfdProfiles", "the embedded speaker does not speak BFD"),
+	field("bfdProfiles", list("a list of BFD profiles", "[{name: fast, receiveInterval: 100ms, transmitInterval: 100ms}]", withPlace(profileShape),
+		listRules{empty: "remove the key if no session has BFD"}),
+		func(b *bgpDoc) *[]placed[profileDoc] { return &b.profiles },
+		"Ways to notice a dead peer within a second (BFD, RFC 5880), to be chosen by peers."),
 )
 
 func defaultPeer() peerDoc {
 	return peerDoc{
-		Peer: Peer{Port: 179, ConnectTime: 30 * time.Second},
+		Peer: Peer{ConnectTime: 30 * time.Second}, port: placed[int]{value: 179},
 		hold: placed[time.Duration]{value: 90 * time.Second}, multihop: placed[int]{value: 1},
 	}
 }
 
-var peerShape = object(
+var peerShape = anyOf(object(
 	"a mapping", "{name: tor-a, address: 192.0.2.1, asn: 65001}", defaultPeer,
 	field("name", withPlace(name("tor-a")), func(p *peerDoc) *placed[string] { return &p.name },
 		"The name by which advertisements, messages and metrics know the peer. One may go without: it is called `default`."),
-	required(field("address", withPlace(peerAddress()), func(p *peerDoc) *placed[netip.Addr] { return &p.address },
-		"The address of the router. A link-local one has its interface with it: `fe80::1%eth0`. Two peers may have the same if their `nodeSelector`s cannot select the same Node.")),
+	field("address", withPlace(peerAddress()), func(p *peerDoc) *placed[netip.Addr] { return &p.address },
+		"The address of the router. A link-local one has its interface with it: `fe80::1%eth0`. Two peers may have the same if their `nodeSelector`s cannot select the same Node."),
+	field("interface", withPlace(interfaceName("eth0")), func(p *peerDoc) *placed[string] { return &p.link },
+		"Instead of `address`: the link that has the router at its other end, whatever its address (an unnumbered session)."),
+	field("vrf", withPlace(interfaceName("red")), func(p *peerDoc) *placed[string] { return &p.vrf },
+		"The VRF of the node that the session is in, and whose routes its packets take; default: none."),
 	required(field("asn", peerASN(), func(p *peerDoc) *asn { return &p.asn },
 		"Its AS number; or `internal` for any router that has ours, `external` for any that has another.")),
-	field("port", integer(1, 65535, "179"), func(p *peerDoc) *int { return &p.Port },
-		"Its TCP port."),
-	field("localASN", asNumber("65020"), func(p *peerDoc) *uint32 { return &p.localASN },
+	field("port", withPlace(integer(1, 65535, "179")), func(p *peerDoc) *placed[int] { return &p.port },
+		"Its TCP port; default: 179."),
+	field("localASN", withPlace(asNumber("65020")), func(p *peerDoc) *placed[uint32] { return &p.localASN },
 		"Our AS number on this session; default: `bgp.localASN`. With a `nodeSelector` it gives nodes different ones."),
-	field("routerID", ipv4("10.0.0.1"), func(p *peerDoc) *netip.Addr { return &p.RouterID },
+	field("routerID", withPlace(ipv4("10.0.0.1")), func(p *peerDoc) *placed[netip.Addr] { return &p.routerID },
 		"Our router ID on this session; default: `bgp.routerID`."),
 	field("sourceAddress", withPlace(address("192.0.2.11")), func(p *peerDoc) *placed[netip.Addr] { return &p.source },
 		"The node's address to connect from. Nodes that do not have it have no session; default: as the kernel chooses."),
@@ -105,18 +121,18 @@ var peerShape = object(
 		"Send with TTL 255, and drop packets of the router that have come over more hops than so many (RFC 5082). The router must do the same; default: off."),
 	field("passwordSecret", secretName(), func(p *peerDoc) *string { return &p.PasswordSecret },
 		"The Secret, in the namespace of the announcer, whose key `password` authenticates every segment (TCP MD5, RFC 2385)."),
-	field("gracefulRestart", wholeSeconds(time.Second, 4095*time.Second, "120s"), func(p *peerDoc) *time.Duration { return &p.GracefulRestart },
+	field("gracefulRestart", withPlace(wholeSeconds(time.Second, 4095*time.Second, "120s")), func(p *peerDoc) *placed[time.Duration] { return &p.restart },
 		"Ask the router to keep our routes for so long while an announcer restarts (RFC 4724). Without it an announcer that ends withdraws them, as `leavePause` says."),
 	field("families", list("a list of families", "[IPv4, IPv6]", oneOf(IPv4, IPv6), listRules{empty: "remove the key for the family of the address", distinct: true}),
 		func(p *peerDoc) *[]Family { return &p.Families },
-		"The families of the addresses that are advertised on this session; default: that of `address`."),
+		"The families of the addresses that are advertised on this session; default: that of `address`, with `interface` both."),
+	field("passive", withPlace(boolean()), func(p *peerDoc) *placed[bool] { return &p.passive },
+		"Wait for the router to connect instead of connecting to it; default: false."),
+	field("bfdProfile", withPlace(reference("fast")), func(p *peerDoc) *placed[string] { return &p.profile },
+		"The name of the BFD profile of this session; default: no BFD."),
 	field("nodeSelector", selector(), func(p *peerDoc) *Selector { return &p.NodeSelector },
 		"Labels of the Nodes that have this session."),
-	later[peerDoc]("interface", "the embedded speaker connects to an address"),
-	later[peerDoc]("passive", "the embedded speaker opens no port, it connects"),
-	later[peerDoc]("vrf", "the embedded speaker is in the routing table of its host"),
-	later[peerDoc]("bfdProfile", "the embedded speaker does not speak BFD"),
-)
+), "address", "interface")
 
 var bgpAdvertisementShape = object(
 	"a mapping", "{}",
@@ -136,21 +152,6 @@ var bgpAdvertisementShape = object(
 	field("aggregationLengthV6", withPlace(integer(1, 128, "64")), func(a *bgpAdvertisementDoc) *placed[int] { return &a.length6 },
 		"The same for IPv6; default: 128."),
 )
-
-// backend is the one there is.
-func backend() shape[Backend] {
-	s := text("embedded", "embedded", func(s string) string {
-		switch s {
-		case string(Embedded):
-			return ""
-		case "frr", "frr-k8s":
-			return "is not in this release yet: the only value is embedded"
-		default:
-			return "is unknown: the only value is embedded"
-		}
-	}, map[string]any{"const": "embedded"})
-	return mapped(s, func(s string) Backend { return Backend(s) }, func(b Backend) any { return string(b) })
-}
 
 // mapped is a shape whose value is turned into another type.
 func mapped[A, B any](s shape[A], turn func(A) B, plain func(B) any) shape[B] {
@@ -231,8 +232,8 @@ func peerAddress() shape[netip.Addr] {
 			return fmt.Sprintf("is link-local and needs its interface: write %s%%eth0", a)
 		case a.Zone() != "" && !a.IsLinkLocalUnicast():
 			return "is not link-local: leave the interface out"
-		case len(a.Zone()) > longestInterface:
-			return fmt.Sprintf("has a too long interface name: Linux has %d characters at most", longestInterface)
+		case a.Zone() != "" && interfaceFault(a.Zone()) != "":
+			return "has an interface that cannot be: " + quote(a.Zone()) + " " + interfaceFault(a.Zone())
 		}
 		return ""
 	})
@@ -263,12 +264,17 @@ func addr(what, example string, check func(netip.Addr) string) shape[netip.Addr]
 
 // wholeSeconds is a duration that has no part of a second.
 func wholeSeconds(least, most time.Duration, example string) shape[time.Duration] {
-	s := duration(least, most, example)
+	return inWhole(duration(least, most, example), time.Second, "%s has a part of a second: the protocol counts whole ones")
+}
+
+// inWhole is a duration in whole units. The fault has a place for the quoted
+// value.
+func inWhole(s shape[time.Duration], unit time.Duration, fault string) shape[time.Duration] {
 	read := s.read
 	s.read = func(d *decoder, n node) (time.Duration, bool) {
 		value, ok := read(d, n)
-		if ok && value%time.Second != 0 {
-			d.fail(n.place(), "%s has a part of a second: the protocol counts whole ones", quote(n.Value))
+		if ok && value%unit != 0 {
+			d.fail(n.place(), fault, quote(n.Value))
 		}
 		return value, ok
 	}

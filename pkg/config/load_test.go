@@ -136,9 +136,16 @@ func renderBGP(line func(string, ...any), b config.BGP) {
 	line("BGP: %s, AS %d, router ID %v, pause %s", b.Backend, b.LocalASN, b.RouterID, b.LeavePause)
 	for _, p := range b.Peers {
 		line("peer %s: %s port %d, AS %d %s, ours %d, router ID %v, internal %t, families %v, nodes %v",
-			p.Name, p.Address, p.Port, p.ASN, p.Kind, p.LocalASN, p.RouterID, p.Internal(), p.Families, p.NodeSelector)
+			p.Name, p.Router(), p.Port, p.ASN, p.Kind, p.LocalASN, p.RouterID, p.Internal(), p.Families, p.NodeSelector)
 		line("  from %v, hold %s, keepalive %s, connect %s, multihop %d, TTL security %d, secret %q, graceful restart %s",
 			p.SourceAddress, p.HoldTime, p.KeepaliveTime, p.ConnectTime, p.Multihop, p.TTLSecurity, p.PasswordSecret, p.GracefulRestart)
+		if p.VRF != "" || p.Passive {
+			line("  VRF %q, passive %t", p.VRF, p.Passive)
+		}
+		if bfd := p.BFD; bfd != nil {
+			line("  BFD %s: receive %s, send %s, times %d, echo %t every %s, passive %t, TTL from %d", bfd.Name, bfd.ReceiveInterval, bfd.TransmitInterval,
+				bfd.DetectMultiplier, bfd.EchoMode, bfd.EchoInterval, bfd.PassiveMode, bfd.MinimumTTL)
+		}
 	}
 }
 

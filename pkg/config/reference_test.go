@@ -44,12 +44,9 @@ func TestReferenceIsUpToDate(t *testing.T) {
 // be refused for what the rest of the document lacks, but not for themselves.
 func TestExamplesOfKeysAreAccepted(t *testing.T) {
 	labels := regexp.MustCompile(` \([^)]*\)`)
-	elsewhere := regexp.MustCompile(`there is no (pool|peer)|is not in the pool's addresses|there are no peers to advertise to|our AS number is missing`)
+	elsewhere := regexp.MustCompile(`there is no (pool|peer)|is not in the pool's addresses|there are no peers to advertise to|our AS number is missing|there is no BFD profile|the backend embedded `)
 	walk(&documentShape.spec, "", func(path string, s *spec) {
 		for _, k := range s.keys {
-			if k.later != "" {
-				continue
-			}
 			key := join(path, k.name)
 			document := documentAround(key, k.spec.example)
 			_, err := Load([]byte(document))
@@ -92,9 +89,7 @@ func walk(s *spec, path string, visit func(path string, s *spec)) {
 	}
 	visit(path, s)
 	for _, k := range s.keys {
-		if k.later == "" {
-			walk(k.spec, join(path, k.name), visit)
-		}
+		walk(k.spec, join(path, k.name), visit)
 	}
 }
 
@@ -102,7 +97,6 @@ func walk(s *spec, path string, visit func(path string, s *spec)) {
 func renderReference(whole []byte) string {
 	var b strings.Builder
 	b.WriteString(referenceHead)
-	var later []string
 	walk(&documentShape.spec, "", func(path string, s *spec) {
 		title := "The document"
 		if path != "" {
@@ -110,14 +104,10 @@ func renderReference(whole []byte) string {
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n| Key | Value | Default | Meaning |\n|---|---|---|---|\n", title)
 		for _, k := range s.keys {
-			if k.later != "" {
-				later = append(later, "`"+join(path, k.name)+"`")
-				continue
-			}
 			fmt.Fprintf(&b, "| `%s` | %s, for example `%s` | %s | %s |\n", k.name, k.spec.what, k.spec.example, defaultOf(k), k.doc)
 		}
 	})
-	fmt.Fprintf(&b, referenceTail, strings.Join(later, ", "), whole)
+	fmt.Fprintf(&b, referenceTail, whole)
 	return b.String()
 }
 
@@ -183,10 +173,6 @@ any may match. Without a selector, and with an empty string, everything is selec
 `
 
 const referenceTail = `
-## Not in this release
-
-These keys are refused until the release that has what they are for: %s.
-
 ## A document with every key
 
 ` + "```yaml\n%s```\n"

@@ -32,9 +32,6 @@ func (s spec) json() map[string]any {
 	properties := map[string]any{}
 	var required []string
 	for _, k := range s.keys {
-		if k.later != "" {
-			continue
-		}
 		properties[k.name] = k.json()
 		if k.required {
 			required = append(required, k.name)

@@ -39,8 +39,7 @@ type keySpec struct {
 	doc      string // sentences for the reference
 	spec     *spec
 	required bool
-	initial  any    // the default, as JSON knows it; nil: none to show
-	later    string // why the key is refused, though its name is taken: it belongs to a later release
+	initial  any // the default, as JSON knows it; nil: none to show
 }
 
 // key is one key of a mapping that is read into a T.
@@ -114,18 +113,6 @@ func checked[T, F any](name string, s shape[F], doc string) key[T] {
 func required[T any](k key[T]) key[T] {
 	k.required = true
 	return k
-}
-
-// later is a key that a later release will have. Until then it is refused with
-// its own words, never taken without effect.
-func later[T any](name, why string) key[T] {
-	return key[T]{
-		keySpec: keySpec{name: name, later: why},
-		read: func(d *decoder, n node, _ *T) {
-			d.fail(n.place(), "this release does not have %q yet: %s", name, why)
-		},
-		show: func(T) any { return nil },
-	}
 }
 
 // object is a mapping that is read into a T which begins as defaults returns
@@ -211,13 +198,11 @@ func (s spec) has(name string) bool {
 	return slices.ContainsFunc(s.keys, func(k keySpec) bool { return k.name == name })
 }
 
-// names returns the keys that this release has.
+// names returns the keys.
 func (s spec) names() []string {
 	var names []string
 	for _, k := range s.keys {
-		if k.later == "" {
-			names = append(names, k.name)
-		}
+		names = append(names, k.name)
 	}
 	return names
 }
@@ -231,9 +216,6 @@ func (s *spec) find(name, path string) (string, bool) {
 		return path, true
 	}
 	for _, k := range s.keys {
-		if k.later != "" {
-			continue
-		}
 		if owner, found := k.spec.find(name, join(path, k.name)); found {
 			return owner, true
 		}
