@@ -15,6 +15,7 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/record"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // bell carries kicks from the parts, which are built first, to the loop. What
@@ -68,9 +69,9 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	})
 	speaker := l2.New(l2.Options{Log: log, Kick: kick.ring})
 	defer speaker.Close()
-	router := bgp.New(bgp.Options{
+	router := routers{config.Embedded: bgp.New(bgp.Options{
 		Node: o.node, Password: secrets{api, o.namespace}.password, Dial: bgp.Dial, Log: log,
-	})
+	})}
 	defer router.Close()
 	events, conditions := newReporters(o.node, api, world, log)
 	page := newStatus(parts{o.node, world, gossip, past, speaker, router, events, log})

@@ -17,7 +17,7 @@ type parts struct {
 	gossip  *gossip
 	past    *record.Record
 	speaker *l2.Speaker
-	router  *bgp.Speaker
+	router  routers
 	events  *status.Events
 	log     *slog.Logger
 }

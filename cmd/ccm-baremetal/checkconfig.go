@@ -305,7 +305,7 @@ func (f *checkedFile) describe(c config.Config) {
 		})
 	}
 	for _, p := range c.BGP.Peers {
-		f.Peers = append(f.Peers, checkedPeer{p.Name, p.Address.String(), p.Port, p.ASN})
+		f.Peers = append(f.Peers, checkedPeer{p.Name, p.Router(), p.Port, p.ASN})
 	}
 }
 

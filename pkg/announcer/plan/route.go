@@ -13,8 +13,9 @@ import (
 // and advertise routes on it. Peerings share memory: whoever gets one must not
 // change it.
 type Peering struct {
-	Peer   config.Peer
-	Routes []Route // sorted by prefix
+	Backend config.Backend // that has the session
+	Peer    config.Peer
+	Routes  []Route // sorted by prefix
 
 	// Leaving is why this node is about to stop advertising anything, empty if
 	// it is not. The routes are those that it still serves: routers are asked to
@@ -70,7 +71,7 @@ func Peerings(s Snapshot) []Peering {
 		if !p.NodeSelector.Matches(v.nodes[v.self].labels()) {
 			continue
 		}
-		peering := Peering{Peer: p, Pause: s.Config.BGP.LeavePause, Routes: v.routes(p, local)}
+		peering := Peering{Backend: s.Config.BGP.Backend, Peer: p, Pause: s.Config.BGP.LeavePause, Routes: v.routes(p, local)}
 		if leaving {
 			peering.Leaving = fault
 		}
