@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/ask"
 )
 
 // options are the flags. Changing the name of one is an API change.
@@ -95,7 +97,11 @@ func newCommand() *cobra.Command {
 		return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
 	})
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(newExplainCommand(), newMembersCommand(), newSimulateCommand(), newBGPCommand())
+	cmd.AddCommand(ask.Commands(ask.Options{
+		Program: "announcer",
+		Asked:   "the announcer on this node, or the one at --server, or a saved page (--file)",
+		Pages:   func() ask.Pages { return &ask.Server{} },
+	})...)
 	return cmd
 }
 

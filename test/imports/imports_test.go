@@ -62,6 +62,7 @@ var ours = map[string][]string{
 	"pkg/announcer/l2":           {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/bgp":          {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/status":       {"pkg/config", "pkg/announcer/plan"},
+	"pkg/announcer/ask":          {"pkg/config", "pkg/announcer/plan", "pkg/announcer/replay", "pkg/announcer/status"},
 
 	"pkg/cloudprovider/eventtext":        {},
 	"pkg/cloudprovider/instances":        {"pkg/config", "pkg/cloudprovider/eventtext", "pkg/cloudprovider/instances/decide"},

@@ -1,4 +1,4 @@
-package main
+package ask
 
 import (
 	"cmp"
@@ -14,66 +14,57 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
 )
 
-// memberList is the output of members. The names in it are those of the JSON
+// Members is the output of members. The names in it are those of the JSON
 // output; changing one is an API change. Lists are never null.
-type memberList struct {
-	Node    string         `json:"node"` // that was asked
-	Members []memberOutput `json:"members"`
-	Missing []string       `json:"missing"` // Nodes without a live announcer
+type Members struct {
+	Node    string   `json:"node"` // that was asked
+	Members []Member `json:"members"`
+	Missing []string `json:"missing"` // Nodes without a live announcer
 }
 
-type memberOutput struct {
-	Name   string       `json:"name"`
-	State  string       `json:"state"` // active, passive, draining, settling, stale, or why it is unfit
-	Owns   int          `json:"owns"`  // addresses
-	Rules  int          `json:"rules"`
-	Config string       `json:"config"` // the hash of the configuration that it acts on; empty: it has not told
-	Links  []linkOutput `json:"links"`
+// Member is a live announcer.
+type Member struct {
+	Name   string `json:"name"`
+	State  string `json:"state"` // active, passive, draining, settling, stale, or why it is unfit
+	Owns   int    `json:"owns"`  // addresses
+	Rules  int    `json:"rules"`
+	Config string `json:"config"` // the hash of the configuration that it acts on; empty: it has not told
+	Links  []Link `json:"links"`
 }
 
-type linkOutput struct {
+// Link is a link of an announcer.
+type Link struct {
 	Name string `json:"name"`
 	Up   bool   `json:"up"`
 }
 
-func (l linkOutput) String() string {
+// String names the link, and says if it is down.
+func (l Link) String() string {
 	if l.Up {
 		return l.Name
 	}
 	return l.Name + " (down)"
 }
 
-func newMembersCommand() *cobra.Command {
-	a := &asking{}
-	cmd := &cobra.Command{
-		Use:   "members",
-		Short: "List the live announcers",
-		Long:  membersHelp,
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := a.plan(cmd)
-			if err != nil {
-				return err
-			}
-			list := newMemberList(p)
-			if a.output == "json" {
-				return printJSON(cmd.OutOrStdout(), list)
-			}
-			return list.print(cmd.OutOrStdout())
-		},
-	}
-	a.add(cmd)
-	return cmd
+func newMembersCommand(o Options) *cobra.Command {
+	return o.command(&cobra.Command{
+		Use:     "members",
+		Short:   "List the live announcers",
+		Long:    membersHelp,
+		Example: membersExamples,
+		Args:    cobra.NoArgs,
+	}, func(p status.Plan, _ []string) (printer, error) { return NewMembers(p), nil })
 }
 
-func newMemberList(p status.Plan) memberList {
+// NewMembers returns the announcers that a plan knows.
+func NewMembers(p status.Plan) Members {
 	owns := map[string]int{}
 	for _, v := range p.Verdicts {
 		owns[v.Owner]++
 	}
-	list := memberList{Node: p.World.Node, Members: []memberOutput{}, Missing: []string{}}
+	list := Members{Node: p.World.Node, Members: []Member{}, Missing: []string{}}
 	for _, m := range p.World.Members {
-		list.Members = append(list.Members, memberOutput{
+		list.Members = append(list.Members, Member{
 			Name: m.Name, State: stateOf(m), Rules: m.Rules, Config: m.Config, Links: describeLinks(m.Links), Owns: owns[m.Name],
 		})
 	}
@@ -102,15 +93,16 @@ func stateOf(m plan.Member) string {
 	}
 }
 
-func describeLinks(links []plan.Link) []linkOutput {
-	out := []linkOutput{}
+func describeLinks(links []plan.Link) []Link {
+	out := []Link{}
 	for _, l := range links {
-		out = append(out, linkOutput{l.Name, l.Up})
+		out = append(out, Link{l.Name, l.Up})
 	}
 	return out
 }
 
-func (l memberList) print(w io.Writer) error {
+// Print shows a line for each announcer.
+func (l Members) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tSTATE\tOWNS\tRULES\tCONFIG\tLINKS")
 	for _, m := range l.Members {

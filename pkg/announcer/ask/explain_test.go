@@ -1,4 +1,4 @@
-package main
+package ask
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
@@ -97,12 +98,19 @@ func ask(t *testing.T, p status.Plan, args ...string) (string, error) {
 		}
 	}))
 	defer server.Close()
-	var stdout, stderr bytes.Buffer
-	err := run(context.Background(), append(args, "--server", server.URL+"/"), &stdout, &stderr)
-	if stderr.Len() > 0 {
-		t.Errorf("on the standard error: %s", &stderr)
-	}
-	return stdout.String(), err
+	return execute(append(args, "--server", server.URL+"/")...)
+}
+
+// execute runs a command line.
+func execute(args ...string) (string, error) {
+	root := &cobra.Command{Use: "announcer", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(Commands(Options{Program: "announcer", Asked: "somebody", Pages: func() Pages { return &Server{} }})...)
+	var out bytes.Buffer
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&out)
+	err := root.ExecuteContext(context.Background())
+	return out.String(), err
 }
 
 func TestExplain(t *testing.T) {
@@ -170,11 +178,11 @@ func TestExplainSavedPage(t *testing.T) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	if err := run(context.Background(), []string{"explain", "web/shop", "--file", file}, &out, &out); err != nil {
+	out, err := execute("explain", "web/shop", "--file", file)
+	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "explain-service.txt", out.String())
+	golden(t, "explain-service.txt", out)
 }
 
 func TestExplainErrors(t *testing.T) {
@@ -206,8 +214,7 @@ func TestExplainErrors(t *testing.T) {
 			}
 		})
 	}
-	var out bytes.Buffer
-	err := run(context.Background(), []string{"members", "--server", "http://127.0.0.1:1"}, &out, &out)
+	_, err := execute("members", "--server", "http://127.0.0.1:1")
 	if err == nil || !strings.Contains(err.Error(), "is it running on this node?") {
 		t.Errorf("nobody there: %v", err)
 	}
@@ -227,5 +234,16 @@ func golden(t *testing.T, name, got string) {
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestTextsNameTheProgram(t *testing.T) {
+	for _, cmd := range Commands(Options{Program: "kubectl baremetal", Asked: "whoever listens", Pages: func() Pages { return &Server{} }}) {
+		if !strings.Contains(cmd.Long, "whoever listens") || !strings.Contains(cmd.Example, "kubectl baremetal "+cmd.Name()) {
+			t.Errorf("%s:\n%s\n%s", cmd.Name(), cmd.Long, cmd.Example)
+		}
+		if strings.Contains(cmd.Long+cmd.Example, "PROGRAM") {
+			t.Errorf("%s: a word is left:\n%s", cmd.Name(), cmd.Example)
+		}
 	}
 }

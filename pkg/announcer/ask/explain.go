@@ -1,4 +1,4 @@
-package main
+package ask
 
 import (
 	"cmp"
@@ -15,32 +15,33 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
-// explanation is what is to say about one address. The names in it are those
+// Explanation is what is to say about one address. The names in it are those
 // of the JSON output; changing one is an API change. Lists are never null.
-type explanation struct {
+type Explanation struct {
 	Address        netip.Addr  `json:"address"`
 	Services       []string    `json:"services"`
-	Endpoints      []endpoints `json:"endpoints"` // of each of them
+	Endpoints      []Endpoints `json:"endpoints"` // of each of them
 	Owner          string      `json:"owner"`     // empty: nobody
 	OwnerLinks     []string    `json:"ownerLinks"`
 	Reason         plan.Reason `json:"reason"` // of the node that was asked
 	Advertisements []string    `json:"advertisements"`
-	Candidates     []candidate `json:"candidates"` // best first
-	Excluded       []exclusion `json:"excluded"`
-	Overruled      []holder    `json:"overruled"` // Services on the address that have no say
+	Candidates     []Candidate `json:"candidates"` // best first
+	Excluded       []Exclusion `json:"excluded"`
+	Overruled      []Holder    `json:"overruled"` // Services on the address that have no say
 	Links          []string    `json:"links"`     // of the node that was asked, that it would use
 	Answering      []string    `json:"answering"` // of the node that was asked, on which it answers
 	HandingOver    bool        `json:"handingOver"`
 }
 
-type candidate struct {
+// Candidate is a node that could announce an address.
+type Candidate struct {
 	Node string      `json:"node"`
 	Tier plan.Reason `json:"tier"`           // Normal, or why it stands behind others
 	Note string      `json:"note,omitempty"` // what its Node object says about that
 }
 
-// endpoints says on which nodes a Service has endpoints.
-type endpoints struct {
+// Endpoints says on which nodes a Service has endpoints.
+type Endpoints struct {
 	Service     string   `json:"service"`
 	Policy      string   `json:"policy"` // externalTrafficPolicy
 	Ready       []string `json:"ready"`
@@ -51,67 +52,52 @@ type endpoints struct {
 // normal is the tier of a candidate that nothing is to be said against.
 const normal plan.Reason = "Normal"
 
-type exclusion struct {
+// Exclusion is a node that could not, with the first reason.
+type Exclusion struct {
 	Node   string      `json:"node"`
 	Reason plan.Reason `json:"reason"`
 	Note   string      `json:"note,omitempty"` // what its Node object says about that
 }
 
-type holder struct {
+// Holder is a Service on an address, and why it has no say.
+type Holder struct {
 	Service string      `json:"service"`
 	Reason  plan.Reason `json:"reason"`
 }
 
-// answer is the whole output of explain.
-type answer struct {
+// Answer is the whole output of explain.
+type Answer struct {
 	Node      string        `json:"node"` // that was asked
-	Addresses []explanation `json:"addresses"`
+	Addresses []Explanation `json:"addresses"`
 }
 
-func newExplainCommand() *cobra.Command {
-	a := &asking{}
-	cmd := &cobra.Command{
+func newExplainCommand(o Options) *cobra.Command {
+	return o.command(&cobra.Command{
 		Use:     "explain ADDRESS|NAMESPACE/SERVICE",
 		Short:   "Explain who announces an address, and why",
 		Long:    explainHelp,
 		Example: explainExamples,
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := a.plan(cmd)
-			if err != nil {
-				return err
-			}
-			out, err := explain(p, args[0])
-			if err != nil {
-				return err
-			}
-			if a.output == "json" {
-				return printJSON(cmd.OutOrStdout(), out)
-			}
-			out.print(cmd.OutOrStdout())
-			return nil
-		},
-	}
-	a.add(cmd)
-	return cmd
+	}, func(p status.Plan, args []string) (printer, error) { return Explain(p, args[0]) })
 }
 
-// explain answers a question about a plan. It decides again from the snapshot,
+// Explain answers a question about a plan: what is an address or
+// NAMESPACE/SERVICE. It decides again from the snapshot,
 // which gives the whole ranking and not only its beginning.
-func explain(p status.Plan, what string) (answer, error) {
+func Explain(p status.Plan, what string) (Answer, error) {
 	s, err := p.Snapshot()
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
 	addresses, err := asked(s, what)
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
-	out := answer{Node: s.Node, Addresses: []explanation{}}
+	out := Answer{Node: s.Node, Addresses: []Explanation{}}
 	for _, address := range addresses {
 		v, ok := plan.Explain(s, address)
 		if !ok {
-			return answer{}, fmt.Errorf("no Service of ours holds %s", address)
+			return Answer{}, fmt.Errorf("no Service of ours holds %s", address)
 		}
 		e := newExplanation(s, v)
 		e.Advertisements = advertisements(s, v)
@@ -144,35 +130,35 @@ func asked(s plan.Snapshot, what string) ([]netip.Addr, error) {
 		"names another loadBalancerClass than the configuration, or is ignored by annotation", what)
 }
 
-func newExplanation(s plan.Snapshot, v plan.Verdict) explanation {
-	e := explanation{
+func newExplanation(s plan.Snapshot, v plan.Verdict) Explanation {
+	e := Explanation{
 		Address: v.Address, Services: v.Services, Endpoints: endpointsOf(s, v),
 		Owner: v.Owner, OwnerLinks: append([]string{}, v.OwnerLinks...), Reason: v.Reason,
-		Advertisements: []string{}, Candidates: []candidate{},
-		Excluded: []exclusion{}, Overruled: []holder{}, Links: names(v.Links), Answering: []string{},
+		Advertisements: []string{}, Candidates: []Candidate{},
+		Excluded: []Exclusion{}, Overruled: []Holder{}, Links: names(v.Links), Answering: []string{},
 	}
 	for _, name := range v.Candidates {
-		e.Candidates = append(e.Candidates, candidate{name, cmp.Or(v.Behind[name], normal), note(s, name, v.Behind[name])})
+		e.Candidates = append(e.Candidates, Candidate{name, cmp.Or(v.Behind[name], normal), note(s, name, v.Behind[name])})
 	}
 	for _, x := range v.Excluded {
-		e.Excluded = append(e.Excluded, exclusion{x.Node, x.Reason, note(s, x.Node, x.Reason)})
+		e.Excluded = append(e.Excluded, Exclusion{x.Node, x.Reason, note(s, x.Node, x.Reason)})
 	}
 	for _, h := range v.Holders {
 		if h.Reason != plan.Honoured && h.Reason != v.Reason {
-			e.Overruled = append(e.Overruled, holder(h))
+			e.Overruled = append(e.Overruled, Holder(h))
 		}
 	}
 	return e
 }
 
 // endpointsOf returns where the Services of an address have endpoints.
-func endpointsOf(s plan.Snapshot, v plan.Verdict) []endpoints {
-	out := []endpoints{}
+func endpointsOf(s plan.Snapshot, v plan.Verdict) []Endpoints {
+	out := []Endpoints{}
 	for _, svc := range s.Services {
 		if !slices.Contains(v.Services, svc.Namespace+"/"+svc.Name) {
 			continue
 		}
-		e := endpoints{
+		e := Endpoints{
 			Service: svc.Namespace + "/" + svc.Name, Policy: "Cluster", Nodeless: svc.Endpoints.Nodeless,
 			Ready: append([]string{}, svc.Endpoints.Ready...), Terminating: append([]string{}, svc.Endpoints.Terminating...),
 		}
@@ -211,7 +197,7 @@ func note(s plan.Snapshot, name string, reason plan.Reason) string {
 }
 
 // addAnswering notes what the speakers really do about the address.
-func (e *explanation) addAnswering(all []plan.Announcement) {
+func (e *Explanation) addAnswering(all []plan.Announcement) {
 	i := slices.IndexFunc(all, func(a plan.Announcement) bool { return a.Address == e.Address })
 	if i >= 0 {
 		e.Answering, e.HandingOver = names(all[i].Links), all[i].Yield
@@ -251,16 +237,20 @@ func names(links []plan.Link) []string {
 	return out
 }
 
-func (a answer) print(w io.Writer) {
+// Print shows the answer to people.
+func (a Answer) Print(w io.Writer) error {
+	var b strings.Builder
 	for i, e := range a.Addresses {
 		if i > 0 {
-			fmt.Fprintln(w)
+			fmt.Fprintln(&b)
 		}
-		e.print(w, a.Node)
+		e.print(&b, a.Node)
 	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
-func (e explanation) print(w io.Writer, node string) {
+func (e Explanation) print(w io.Writer, node string) {
 	fmt.Fprintf(w, "%s, held by %s\n", e.Address, strings.Join(e.Services, ", "))
 	switch {
 	case e.Reason == plan.OnlyBGP:
@@ -291,7 +281,7 @@ func (e explanation) print(w io.Writer, node string) {
 }
 
 // here says what the node that was asked decides, and what it really does.
-func (e explanation) here() string {
+func (e Explanation) here() string {
 	text := because(e.Reason)
 	switch {
 	case e.HandingOver:
@@ -337,7 +327,7 @@ func becauseOf(r plan.Reason, note string) string {
 }
 
 // String says where the endpoints are, for people.
-func (e endpoints) String() string {
+func (e Endpoints) String() string {
 	text := fmt.Sprintf("%s, policy %s: ready on %s", e.Service, e.Policy, orNone(e.Ready, "no node"))
 	if len(e.Terminating) > 0 {
 		text += ", terminating on " + strings.Join(e.Terminating, ", ")

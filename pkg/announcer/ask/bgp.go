@@ -1,4 +1,4 @@
-package main
+package ask
 
 import (
 	"fmt"
@@ -14,14 +14,17 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
 )
 
-// sessionList is the output of bgp. The names in it are those of the JSON
+// Sessions is the output of bgp. The names in it are those of the JSON
 // output; changing one is an API change. Lists are never null.
-type sessionList struct {
-	Node     string          `json:"node"` // that was asked
-	Sessions []sessionOutput `json:"sessions"`
+type Sessions struct {
+	Node     string    `json:"node"` // that was asked
+	Sessions []Session `json:"sessions"`
+
+	now time.Time // of the page
 }
 
-type sessionOutput struct {
+// Session is a session with a router.
+type Session struct {
 	Peer     string            `json:"peer"`
 	Address  string            `json:"address"`
 	Port     int               `json:"port"`
@@ -35,10 +38,11 @@ type sessionOutput struct {
 	Families []string          `json:"families"`
 	Mute     map[string]string `json:"mute"` // families that are configured and not sent, with the reason
 	Wanted   int               `json:"wanted"`
-	Routes   []routeOutput     `json:"routes"`
+	Routes   []Route           `json:"routes"`
 }
 
-type routeOutput struct {
+// Route is what a router has been told of one prefix.
+type Route struct {
 	Prefix         string   `json:"prefix"`
 	Communities    []string `json:"communities"`
 	LocalPref      uint32   `json:"localPref"` // internal routers only are told
@@ -47,45 +51,36 @@ type routeOutput struct {
 	Conflict       []string `json:"conflict"` // advertisements whose localPref does not count
 }
 
-func newBGPCommand() *cobra.Command {
-	a := &asking{}
-	cmd := &cobra.Command{
+func newBGPCommand(o Options) *cobra.Command {
+	return o.command(&cobra.Command{
 		Use:     "bgp [PEER]",
 		Short:   "Show the sessions with routers, and what they are told",
 		Long:    bgpHelp,
 		Example: bgpExamples,
 		Args:    cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := a.plan(cmd)
-			if err != nil {
-				return err
-			}
-			list := newSessionList(p)
-			if len(args) == 1 {
-				if list.Sessions = only(list.Sessions, args[0]); len(list.Sessions) == 0 {
-					return fmt.Errorf("%s has no session with a peer %q", list.Node, args[0])
-				}
-			}
-			if a.output == "json" {
-				return printJSON(cmd.OutOrStdout(), list)
-			}
-			return list.print(cmd.OutOrStdout(), p.Time)
-		},
-	}
-	a.add(cmd)
-	return cmd
+	}, func(p status.Plan, args []string) (printer, error) {
+		list := NewSessions(p)
+		if len(args) == 0 {
+			return list, nil
+		}
+		if list.Sessions = only(list.Sessions, args[0]); len(list.Sessions) == 0 {
+			return nil, fmt.Errorf("%s has no session with a peer %q", list.Node, args[0])
+		}
+		return list, nil
+	})
 }
 
-func only(all []sessionOutput, peer string) []sessionOutput {
-	return slices.DeleteFunc(all, func(s sessionOutput) bool { return s.Peer != peer })
+func only(all []Session, peer string) []Session {
+	return slices.DeleteFunc(all, func(s Session) bool { return s.Peer != peer })
 }
 
-func newSessionList(p status.Plan) sessionList {
-	list := sessionList{Node: p.World.Node, Sessions: []sessionOutput{}}
+// NewSessions returns the sessions that a plan shows, by peer.
+func NewSessions(p status.Plan) Sessions {
+	list := Sessions{Node: p.World.Node, Sessions: []Session{}, now: p.Time}
 	for _, b := range p.BGP {
-		s := sessionOutput{
+		s := Session{
 			Peer: b.Peer, Address: b.Address, Port: b.Port, ASN: b.ASN, LocalASN: b.LocalASN, RouterID: b.RouterID, Local: b.Local,
-			State: b.State, Since: b.Since, Why: b.Why, Families: []string{}, Mute: map[string]string{}, Wanted: b.Wanted, Routes: []routeOutput{},
+			State: b.State, Since: b.Since, Why: b.Why, Families: []string{}, Mute: map[string]string{}, Wanted: b.Wanted, Routes: []Route{},
 		}
 		for _, f := range b.Families {
 			s.Families = append(s.Families, string(f))
@@ -94,15 +89,15 @@ func newSessionList(p status.Plan) sessionList {
 			s.Mute[string(f)] = why
 		}
 		for _, r := range b.Advertised {
-			s.Routes = append(s.Routes, newRouteOutput(r))
+			s.Routes = append(s.Routes, newRoute(r))
 		}
 		list.Sessions = append(list.Sessions, s)
 	}
 	return list
 }
 
-func newRouteOutput(r plan.Route) routeOutput {
-	out := routeOutput{
+func newRoute(r plan.Route) Route {
+	out := Route{
 		Prefix: r.Prefix.String(), Communities: []string{}, LocalPref: r.LocalPref,
 		Services: append([]string{}, r.Services...), Advertisements: append([]string{}, r.Advertisements...), Conflict: append([]string{}, r.Conflict...),
 	}
@@ -112,22 +107,24 @@ func newRouteOutput(r plan.Route) routeOutput {
 	return out
 }
 
-// print shows the sessions as they were at the time of the last pass.
-func (l sessionList) print(w io.Writer, now time.Time) error {
+// Print shows the sessions as they were at the time of the last pass.
+func (l Sessions) Print(w io.Writer) error {
 	if len(l.Sessions) == 0 {
 		_, err := fmt.Fprintf(w, "%s speaks with no router: no peer in the configuration selects it\n", l.Node)
 		return err
 	}
+	var b strings.Builder
 	for i, s := range l.Sessions {
 		if i > 0 {
-			fmt.Fprintln(w)
+			fmt.Fprintln(&b)
 		}
-		s.print(w, now)
+		s.print(&b, l.now)
 	}
-	return nil
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
-func (s sessionOutput) print(w io.Writer, now time.Time) {
+func (s Session) print(w io.Writer, now time.Time) {
 	asn := ""
 	if s.ASN > 0 {
 		asn = fmt.Sprintf(", AS %d", s.ASN)
@@ -153,7 +150,8 @@ func (s sessionOutput) print(w io.Writer, now time.Time) {
 	}
 }
 
-func (r routeOutput) String() string {
+// String shows the route to people.
+func (r Route) String() string {
 	text := fmt.Sprintf("%s for %s by %s", r.Prefix, strings.Join(r.Services, ", "), strings.Join(r.Advertisements, ", "))
 	if len(r.Communities) > 0 {
 		text += ", communities " + strings.Join(r.Communities, " ")

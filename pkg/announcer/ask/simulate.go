@@ -1,4 +1,4 @@
-package main
+package ask
 
 import (
 	"cmp"
@@ -18,16 +18,16 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
-// simulation is the output of simulate. The names in it are those of the JSON
+// Simulation is the output of simulate. The names in it are those of the JSON
 // output; changing one is an API change. Lists are never null.
-type simulation struct {
+type Simulation struct {
 	Addresses int    `json:"addresses"` // that Services hold
-	Moves     []move `json:"moves"`
+	Moves     []Move `json:"moves"`
 }
 
-// move is an address that another node would announce, or nobody, or a node
+// Move is an address that another node would announce, or nobody, or a node
 // that nobody was before.
-type move struct {
+type Move struct {
 	Address  netip.Addr  `json:"address"`
 	Services []string    `json:"services"`
 	From     string      `json:"from"` // empty: nobody
@@ -36,54 +36,37 @@ type move struct {
 	Cause    plan.Reason `json:"cause"`
 }
 
-// change is what simulate is to suppose.
-type change struct {
-	drain, lose []string // nodes
-	config      string   // file
-	trace       string   // file, of what happens over time instead
+// Change is what Simulate is to suppose, all of it at once.
+type Change struct {
+	Drain, Lose []string // nodes
+	Config      string   // the file of a document; empty: as it is
+
+	trace string // file, of what happens over time instead
 }
 
-func newSimulateCommand() *cobra.Command {
-	a, c := &asking{}, &change{}
-	cmd := &cobra.Command{
+func newSimulateCommand(o Options) *cobra.Command {
+	c := &Change{}
+	cmd := o.command(&cobra.Command{
 		Use:     "simulate",
 		Short:   "Say which addresses would move if something happened",
 		Long:    simulateHelp,
 		Example: simulateExamples,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := a.plan(cmd)
-			if err != nil {
-				return err
-			}
-			out, err := c.outcome(p)
-			if err != nil {
-				return err
-			}
-			if a.output == "json" {
-				return printJSON(cmd.OutOrStdout(), out)
-			}
-			return out.print(cmd.OutOrStdout())
-		},
-	}
+	}, func(p status.Plan, _ []string) (printer, error) { return c.outcome(p) })
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringSliceVar(&c.drain, "drain", nil, "suppose that this `node` drains; may be repeated")
-	fs.StringSliceVar(&c.lose, "lose", nil, "suppose that the announcer on this `node` dies; may be repeated")
-	fs.StringVar(&c.config, "config", "", "suppose that the configuration in this `file` is accepted")
+	fs.StringSliceVar(&c.Drain, "drain", nil, "suppose that this `node` drains; may be repeated")
+	fs.StringSliceVar(&c.Lose, "lose", nil, "suppose that the announcer on this `node` dies; may be repeated")
+	fs.StringVar(&c.Config, "config", "", "suppose that the configuration in this `file` is accepted")
 	fs.StringVar(&c.trace, "trace", "", "replay the restarts and stalls of announcers in this `file`")
-	a.add(cmd)
 	return cmd
 }
 
-// printer prints itself for people.
-type printer interface{ print(io.Writer) error }
-
 // outcome simulates what the flags ask for.
-func (c *change) outcome(p status.Plan) (printer, error) {
+func (c *Change) outcome(p status.Plan) (printer, error) {
 	switch {
 	case c.trace == "":
-		return c.simulate(p)
+		return Simulate(p, *c)
 	case c.once():
 		return nil, errors.New("--trace replays what happens over time, and goes with none of --drain, --lose and --config")
 	}
@@ -91,27 +74,27 @@ func (c *change) outcome(p status.Plan) (printer, error) {
 }
 
 // once tells whether there is anything to suppose that happens at once.
-func (c *change) once() bool { return len(c.drain)+len(c.lose) > 0 || c.config != "" }
+func (c Change) once() bool { return len(c.Drain)+len(c.Lose) > 0 || c.Config != "" }
 
-// simulate decides a plan as it is and as it would be.
-func (c *change) simulate(p status.Plan) (simulation, error) {
+// Simulate decides a plan as it is and as it would be.
+func Simulate(p status.Plan, c Change) (Simulation, error) {
 	before, err := p.Snapshot()
 	if err != nil {
-		return simulation{}, err
+		return Simulation{}, err
 	}
 	after, err := c.apply(before)
 	if err != nil {
-		return simulation{}, err
+		return Simulation{}, err
 	}
 	was, is := plan.Decide(before), plan.Decide(after)
-	out := simulation{Addresses: len(was), Moves: []move{}}
+	out := Simulation{Addresses: len(was), Moves: []Move{}}
 	for _, d := range plan.Diff(was, is) {
 		if d.From == d.To {
 			continue
 		}
 		// The same addresses are held before and after.
 		i, _ := slices.BinarySearchFunc(is, d.Address, func(v plan.Verdict, a netip.Addr) int { return v.Address.Compare(a) })
-		m := move{Address: d.Address, Services: is[i].Services, From: d.From, To: d.To, Cause: d.Cause}
+		m := Move{Address: d.Address, Services: is[i].Services, From: d.From, To: d.To, Cause: d.Cause}
 		if d.To != "" {
 			m.Tier = cmp.Or(is[i].Behind[d.To], normal)
 		}
@@ -121,35 +104,36 @@ func (c *change) simulate(p status.Plan) (simulation, error) {
 }
 
 // apply returns the snapshot after the change.
-func (c *change) apply(s plan.Snapshot) (plan.Snapshot, error) {
+func (c Change) apply(s plan.Snapshot) (plan.Snapshot, error) {
 	if !c.once() {
 		return s, errors.New("nothing to suppose: give --drain, --lose, --config or --trace")
 	}
-	for _, node := range slices.Concat(c.drain, c.lose) {
+	for _, node := range slices.Concat(c.Drain, c.Lose) {
 		if !slices.ContainsFunc(s.Members, func(m plan.Member) bool { return m.Name == node }) {
 			return s, fmt.Errorf("there is no live announcer on %s", node)
 		}
 	}
-	for _, node := range c.drain {
+	for _, node := range c.Drain {
 		s = plan.Drain(s, node)
 	}
-	for _, node := range c.lose {
+	for _, node := range c.Lose {
 		s = plan.Lose(s, node)
 	}
-	if c.config == "" {
+	if c.Config == "" {
 		return s, nil
 	}
-	text, err := os.ReadFile(c.config)
+	text, err := os.ReadFile(c.Config)
 	if err != nil {
 		return s, fmt.Errorf("--config: %w", err)
 	}
 	if s.Config, err = config.Load(text); err != nil {
-		return s, fmt.Errorf("--config: %s: %w", c.config, err)
+		return s, fmt.Errorf("--config: %s: %w", c.Config, err)
 	}
 	return s, nil
 }
 
-func (s simulation) print(w io.Writer) error {
+// Print shows a line for each move.
+func (s Simulation) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%d of %d addresses would move\n", len(s.Moves), s.Addresses)
 	if len(s.Moves) == 0 {
 		return nil

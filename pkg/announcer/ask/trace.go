@@ -1,4 +1,4 @@
-package main
+package ask
 
 import (
 	"cmp"
@@ -142,7 +142,8 @@ func parseEvent(fields, nodes []string) (replay.Event, error) {
 	return replay.Event{At: at, Node: fields[1], Kind: kind, For: long}, errors.Join(errs...)
 }
 
-func (r replayed) print(w io.Writer) error {
+// Print shows how often each address moves.
+func (r replayed) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%d moves of %d addresses in %d events, settling for %s; %d if nobody settled\n",
 		len(r.Moves), r.Addresses, r.Events, r.Settle, r.PlainHash)
 	if len(r.ByAddress) == 0 {
