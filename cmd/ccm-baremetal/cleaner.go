@@ -16,6 +16,7 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/inspect"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/service"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
@@ -82,7 +83,7 @@ func found[T any](object *T, err error, what string) (*T, error) {
 
 // traces finds the Services on which we have left something, oldest first.
 func (c *cleaner) traces(ctx context.Context) ([]service.Traces, error) {
-	inForce, err := inForce(ctx, c.client, c.namespace, "")
+	inForce, err := inspect.InForce(ctx, c.client, c.namespace, "")
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/inspect"
 )
 
 const cleanupHelp = `Remove what ccm-baremetal has left in a cluster, after it was uninstalled.
@@ -34,7 +36,7 @@ second. What fails is named, and the rest goes on; the command may be repeated.
 The way back: install again. A Service that still shows its address gets the same
 one; one whose address was released gets any.
 
-` + connectionHelp + `
+` + inspect.ConnectionHelp + `
 It takes the rights to list and get Services, to patch services/status, to list
 Pods, to get ConfigMaps, Secrets and Leases, and to delete the three by name.
 
@@ -64,7 +66,7 @@ const cleanupExamples = `  # 1. end controller and announcers
 
 // newCleanupCommand returns the command cleanup.
 func newCleanupCommand() *cobra.Command {
-	var reach connection
+	var reach inspect.Connection
 	o := cleanupOptions{}
 	var output string
 	cmd := &cobra.Command{
@@ -72,20 +74,20 @@ func newCleanupCommand() *cobra.Command {
 		Short:   "Remove what is left in a cluster after an uninstall",
 		Long:    cleanupHelp,
 		Example: cleanupExamples,
-		Args:    noArguments,
+		Args:    inspect.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show, known := map[string]func(io.Writer, cleanup) error{"text": printCleanup, "json": printCleanupJSON}[output]
 			switch {
 			case !known:
-				return exitError{exitUnreadable, fmt.Errorf("unknown output %q: text or json", output)}
+				return inspect.ExitError{Code: inspect.ExitUnreadable, Err: fmt.Errorf("unknown output %q: text or json", output)}
 			case o.pace < 1:
-				return exitError{exitUnreadable, fmt.Errorf("--pace %d: at least one write in a second", o.pace)}
+				return inspect.ExitError{Code: inspect.ExitUnreadable, Err: fmt.Errorf("--pace %d: at least one write in a second", o.pace)}
 			}
-			client, err := reach.client()
+			client, err := reach.Client()
 			if err != nil {
 				return err
 			}
-			o.namespace = reach.namespace
+			o.namespace = reach.Namespace()
 			c := &cleaner{client: client, cleanupOptions: o}
 			result, err := c.run(cmd.Context())
 			return errors.Join(show(cmd.OutOrStdout(), result), err)
@@ -95,8 +97,8 @@ func newCleanupCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "do it")
 	cmd.Flags().BoolVar(&o.release, "release-addresses", false, "also remove the addresses that we gave from the status of Services")
 	cmd.Flags().IntVar(&o.pace, "pace", 10, "writes in a second, at most")
-	reach.set(cmd.Flags())
-	return quiet(cmd)
+	reach.AddFlags(cmd.Flags())
+	return inspect.Quiet(cmd)
 }
 
 type cleanupOptions struct {

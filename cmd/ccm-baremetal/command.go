@@ -18,6 +18,7 @@ import (
 	"k8s.io/component-base/version"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/inspect"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
@@ -66,7 +67,8 @@ func newCommand(ctx context.Context) (*cobra.Command, error) {
 		}
 		return manage(cmd, args)
 	}
-	cmd.AddCommand(newCheckConfigCommand(), newAllocationsCommand(), newCleanupCommand())
+	looking := inspect.Options{Program: "ccm-baremetal", Cluster: func() inspect.Cluster { return &inspect.Connection{} }}
+	cmd.AddCommand(inspect.NewCheckConfigCommand(looking), inspect.NewAllocationsCommand(looking), newCleanupCommand())
 	describe(cmd, own)
 	return cmd, nil
 }

@@ -14,6 +14,8 @@ import (
 	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of the API client
 	_ "k8s.io/component-base/metrics/prometheus/version"  // metric of the build
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/inspect"
 )
 
 func main() {
@@ -23,7 +25,7 @@ func main() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "ccm-baremetal:", err)
 	}
-	os.Exit(exitCode(err))
+	os.Exit(inspect.ExitCode(err))
 }
 
 // run executes the command line until it is done or ctx ends.

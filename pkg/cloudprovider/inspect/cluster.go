@@ -1,9 +1,10 @@
-package main
+package inspect
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,20 +16,44 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
-const connectionHelp = `The cluster is found as kubectl finds it: --kubeconfig and --context, else
+// ConnectionHelp says how the cluster is found.
+const ConnectionHelp = `The cluster is found as kubectl finds it: --kubeconfig and --context, else
 $KUBECONFIG, else ~/.kube/config, else the Pod that this runs in.`
 
-// A connection is how a command reaches a cluster: as whoever runs it, not as
+// Options is what the commands of two programs differ in.
+type Options struct {
+	Program string // the command line without the command: ccm-baremetal
+
+	// Cluster makes, for one command, what reaches the cluster.
+	Cluster func() Cluster
+}
+
+// worded returns a text for a program.
+func (o Options) worded(text string) string { return strings.ReplaceAll(text, "PROGRAM", o.Program) }
+
+// A Cluster is how a command reaches a cluster.
+type Cluster interface {
+	// AddFlags adds the flags that say which cluster it is.
+	AddFlags(fs *pflag.FlagSet)
+
+	// Client returns a client. It does not connect.
+	Client() (kubernetes.Interface, error)
+
+	// Namespace is where our own objects are.
+	Namespace() string
+}
+
+// A Connection is how a command reaches a cluster: as whoever runs it, not as
 // the controller.
-type connection struct {
+type Connection struct {
 	rules     *clientcmd.ClientConfigLoadingRules
 	overrides clientcmd.ConfigOverrides
 	namespace string // of our own objects
 }
 
-// set adds the flags of kubectl, as far as their names are free here:
+// AddFlags adds the flags of kubectl, as far as their names are free here:
 // --namespace is that of our own objects, as it is for the controller.
-func (c *connection) set(fs *pflag.FlagSet) {
+func (c *Connection) AddFlags(fs *pflag.FlagSet) {
 	c.rules = clientcmd.NewDefaultClientConfigLoadingRules()
 	fs.StringVar(&c.rules.ExplicitPath, "kubeconfig", "", "the kubeconfig file to use")
 	names := clientcmd.RecommendedConfigOverrideFlags("")
@@ -38,8 +63,11 @@ func (c *connection) set(fs *pflag.FlagSet) {
 	fs.StringVarP(&c.namespace, "namespace", "n", metav1.NamespaceSystem, "namespace of the ConfigMap ccm-baremetal")
 }
 
-// client returns a client that is as fast as a command may be.
-func (c *connection) client() (kubernetes.Interface, error) {
+// Namespace is where our own objects are.
+func (c *Connection) Namespace() string { return c.namespace }
+
+// Client returns a client that is as fast as a command may be.
+func (c *Connection) Client() (kubernetes.Interface, error) {
 	rest, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.rules, &c.overrides).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w", err)
@@ -53,9 +81,9 @@ func (c *connection) client() (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// inForce returns the document in force: that of a file, if one is named, else
+// InForce returns the document in force: that of a file, if one is named, else
 // the accepted one; nil if there is none.
-func inForce(ctx context.Context, client kubernetes.Interface, namespace, file string) (*config.Config, error) {
+func InForce(ctx context.Context, client kubernetes.Interface, namespace, file string) (*config.Config, error) {
 	if file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {

@@ -1,4 +1,7 @@
-package main
+// Package inspect has the commands that look at a cluster and at documents, and
+// change nothing: check-config and allocations. They have a command line here
+// so that every program of ours can offer them.
+package inspect
 
 import (
 	"errors"
@@ -15,27 +18,30 @@ import (
 // The exit codes of check-config. Changing one is an API change.
 const (
 	exitFaults     = 1 // a document has faults
-	exitUnreadable = 2 // a file or the cluster cannot be read, or the command line makes no sense
+	ExitUnreadable = 2 // a file or the cluster cannot be read, or the command line makes no sense
 	exitRefused    = 3 // a document is right in itself, and the controller of the cluster would refuse it
 )
 
-// exitError is an error that ends the process with a code of its own.
-type exitError struct {
-	code int
-	err  error
+// ExitError is an error that ends the process with a code of its own.
+type ExitError struct {
+	Code int
+	Err  error
 }
 
-func (e exitError) Error() string { return e.err.Error() }
-func (e exitError) Unwrap() error { return e.err }
+// Error says what went wrong.
+func (e ExitError) Error() string { return e.Err.Error() }
 
-// exitCode returns the code with which the process ends after err.
-func exitCode(err error) int {
-	var coded exitError
+// Unwrap returns the cause.
+func (e ExitError) Unwrap() error { return e.Err }
+
+// ExitCode returns the code with which the process ends after err.
+func ExitCode(err error) int {
+	var coded ExitError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &coded):
-		return coded.code
+		return coded.Code
 	default:
 		return 1
 	}
@@ -92,34 +98,34 @@ inForce is "" if there is no document in force, and then the Services themselves
 say what they were given.`
 
 const checkConfigExamples = `  # a file in a repository, as a step of a pipeline
-  ccm-baremetal check-config deploy/ccm-baremetal/configmap.yaml
+  PROGRAM check-config deploy/ccm-baremetal/configmap.yaml
 
   # what an edit would do to the cluster, before it is applied
-  ccm-baremetal check-config --cluster deploy/ccm-baremetal/configmap.yaml
+  PROGRAM check-config --cluster deploy/ccm-baremetal/configmap.yaml
 
   # what is in the cluster now
-  kubectl -n kube-system get configmap ccm-baremetal -o yaml | ccm-baremetal check-config -
+  kubectl -n kube-system get configmap ccm-baremetal -o yaml | PROGRAM check-config -
 
   # only the faults, for a tool
-  ccm-baremetal check-config -o json config.yaml | jq -r '.files[].faults[].message'
+  PROGRAM check-config -o json config.yaml | jq -r '.files[].faults[].message'
 
   # completion and checks while typing, in editors that know JSON Schema
-  ccm-baremetal check-config --schema > ccm-baremetal.schema.json`
+  PROGRAM check-config --schema > ccm-baremetal.schema.json`
 
-// newCheckConfigCommand returns the command check-config. Its error carries
-// the exit code (see exitCode) and the summary; the faults are printed.
-func newCheckConfigCommand() *cobra.Command {
-	var reach connection
+// NewCheckConfigCommand returns the command check-config. Its error carries
+// the exit code (see ExitCode) and the summary; the faults are printed.
+func NewCheckConfigCommand(o Options) *cobra.Command {
+	reach := o.Cluster()
 	var output, inForce string
 	var schema, cluster bool
 	cmd := &cobra.Command{
 		Use:     "check-config FILE...",
 		Short:   "Check configuration documents, and what they would do to a cluster",
-		Long:    checkConfigHelp,
-		Example: checkConfigExamples,
+		Long:    o.worded(checkConfigHelp),
+		Example: o.worded(checkConfigExamples),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && !schema {
-				return exitError{exitUnreadable, errors.New("which FILE? - is the standard input; see --help")}
+				return ExitError{ExitUnreadable, errors.New("which FILE? - is the standard input; see --help")}
 			}
 			return nil
 		},
@@ -130,13 +136,13 @@ func newCheckConfigCommand() *cobra.Command {
 			}
 			show, known := map[string]func(io.Writer, []checkedFile) error{"text": printText, "json": printJSON}[output]
 			if !known {
-				return exitError{exitUnreadable, fmt.Errorf("unknown output %q: text or json", output)}
+				return ExitError{ExitUnreadable, fmt.Errorf("unknown output %q: text or json", output)}
 			}
 			judge := func(*checkedFile) {}
 			if cluster {
 				j, err := newJudge(cmd.Context(), reach, inForce)
 				if err != nil {
-					return exitError{exitUnreadable, err}
+					return ExitError{ExitUnreadable, err}
 				}
 				judge = j.judge
 			}
@@ -147,8 +153,8 @@ func newCheckConfigCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON schema of the document and check nothing")
 	cmd.Flags().BoolVar(&cluster, "cluster", false, "say what each document would do to the Services of a cluster")
 	cmd.Flags().StringVar(&inForce, "cloud-config", "", "with --cluster: the document in force is this file, as for a controller with that flag")
-	reach.set(cmd.Flags())
-	return quiet(cmd)
+	reach.AddFlags(cmd.Flags())
+	return Quiet(cmd)
 }
 
 // checkedFile is what is found out about one file.
@@ -233,15 +239,15 @@ func checkConfig(cmd *cobra.Command, names []string, judge func(*checkedFile), s
 		files = append(files, f)
 	}
 	if err := show(cmd.OutOrStdout(), files); err != nil {
-		return exitError{exitUnreadable, fmt.Errorf("print the result: %w", err)}
+		return ExitError{ExitUnreadable, fmt.Errorf("print the result: %w", err)}
 	}
 	switch {
 	case unreadable > 0:
-		return exitError{exitUnreadable, fmt.Errorf("files that cannot be read: %d of %d", unreadable, len(files))}
+		return ExitError{ExitUnreadable, fmt.Errorf("files that cannot be read: %d of %d", unreadable, len(files))}
 	case faulty > 0:
-		return exitError{exitFaults, fmt.Errorf("faults: %d, in %d of %d files", faults, faulty, len(files))}
+		return ExitError{exitFaults, fmt.Errorf("faults: %d, in %d of %d files", faults, faulty, len(files))}
 	case refused > 0:
-		return exitError{exitRefused, fmt.Errorf("documents that the controller would refuse: %d of %d", refused, len(files))}
+		return ExitError{exitRefused, fmt.Errorf("documents that the controller would refuse: %d of %d", refused, len(files))}
 	}
 	return nil
 }
@@ -310,7 +316,7 @@ func (f *checkedFile) describe(c config.Config) {
 }
 
 func printJSON(w io.Writer, files []checkedFile) error {
-	return encode(w, map[string]any{"files": files})
+	return Encode(w, map[string]any{"files": files})
 }
 
 func printText(w io.Writer, files []checkedFile) error {
@@ -331,10 +337,10 @@ func (f checkedFile) write(b *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(b, "%s: no faults, hash %s\n", f.File, f.Hash)
-	table(b, "  POOL\tSTATE\tAUTO\tPRIORITY\tIPV4\tIPV6", f.Pools, func(p checkedPool) string {
-		return fmt.Sprintf("  %s\t%s\t%t\t%d\t%s\t%s", p.Name, p.State, p.AutoAssign, p.Priority, count(p.IPv4), count(p.IPv6))
+	Table(b, "  POOL\tSTATE\tAUTO\tPRIORITY\tIPV4\tIPV6", f.Pools, func(p checkedPool) string {
+		return fmt.Sprintf("  %s\t%s\t%t\t%d\t%s\t%s", p.Name, p.State, p.AutoAssign, p.Priority, Count(p.IPv4), Count(p.IPv6))
 	})
-	table(b, "  ADVERTISEMENT\tPOOLS\tBY", f.Advertisements, func(a checkedAdvertisement) string {
+	Table(b, "  ADVERTISEMENT\tPOOLS\tBY", f.Advertisements, func(a checkedAdvertisement) string {
 		pools := strings.Join(a.Pools, ", ")
 		if pools == "" {
 			pools = "all"
@@ -342,7 +348,7 @@ func (f checkedFile) write(b *strings.Builder) {
 		return fmt.Sprintf("  %s\t%s\t%s", a.Name, pools, a.by())
 	})
 	if len(f.Peers) > 0 {
-		table(b, "  PEER\tADDRESS\tPORT\tAS", f.Peers, checkedPeer.row)
+		Table(b, "  PEER\tADDRESS\tPORT\tAS", f.Peers, checkedPeer.row)
 	}
 	for _, warning := range f.Warnings {
 		fmt.Fprintf(b, "%s: warning: %v\n", f.File, warning)
@@ -362,7 +368,7 @@ func located(fault config.Error) string {
 }
 
 // count shows how many addresses there are, as far as that can be counted.
-func count(size uint64) string {
+func Count(size uint64) string {
 	const most = 1<<63 - 1
 	if size == most {
 		return ">= 2^63"

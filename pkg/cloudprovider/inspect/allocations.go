@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"context"
@@ -27,7 +27,7 @@ Who waits is listed with the reason of its condition ccm-baremetal.io/Allocated.
 Pending means that no controller has looked at the Service yet: does one run?
 -o wide adds since when and why.
 
-` + connectionHelp + `
+` + ConnectionHelp + `
 It takes the right to list Services, Nodes and Namespaces, to get the
 EndpointSlice default/kubernetes and to get the ConfigMap ccm-baremetal-accepted.
 
@@ -49,39 +49,39 @@ Exit code: 0, or 1 if the cluster or the document in force cannot be read, 2 if
 the command line makes no sense.`
 
 const allocationsExamples = `  # what is left
-  ccm-baremetal allocations
+  PROGRAM allocations
 
   # who waits, and why
-  ccm-baremetal allocations -o wide
+  PROGRAM allocations -o wide
 
   # pools that are nearly full, for a tool
-  ccm-baremetal allocations -o json | jq '.pools[] | select(.free < 5)'
+  PROGRAM allocations -o json | jq '.pools[] | select(.free < 5)'
 
   # where the controller reads a file: the pools are those of that file
-  ccm-baremetal allocations --cloud-config /etc/ccm-baremetal/config.yaml`
+  PROGRAM allocations --cloud-config /etc/ccm-baremetal/config.yaml`
 
-// newAllocationsCommand returns the command allocations.
-func newAllocationsCommand() *cobra.Command {
-	var reach connection
+// NewAllocationsCommand returns the command allocations.
+func NewAllocationsCommand(o Options) *cobra.Command {
+	reach := o.Cluster()
 	var output, file string
 	cmd := &cobra.Command{
 		Use:     "allocations",
 		Short:   "Show pools, who has their addresses and who waits for one",
-		Long:    allocationsHelp,
-		Example: allocationsExamples,
-		Args:    noArguments,
+		Long:    o.worded(allocationsHelp),
+		Example: o.worded(allocationsExamples),
+		Args:    NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			show, known := map[string]func(io.Writer, allocations) error{
+			show, known := map[string]func(io.Writer, Allocations) error{
 				"": printAllocations, "wide": printAllocationsWide, "json": printAllocationsJSON,
 			}[output]
 			if !known {
-				return exitError{exitUnreadable, fmt.Errorf("unknown output %q: json or wide", output)}
+				return ExitError{ExitUnreadable, fmt.Errorf("unknown output %q: json or wide", output)}
 			}
-			client, err := reach.client()
+			client, err := reach.Client()
 			if err != nil {
 				return err
 			}
-			a, err := readAllocations(cmd.Context(), client, reach.namespace, file)
+			a, err := ReadAllocations(cmd.Context(), client, reach.Namespace(), file)
 			if err != nil {
 				return err
 			}
@@ -90,34 +90,36 @@ func newAllocationsCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json or wide")
 	cmd.Flags().StringVar(&file, "cloud-config", "", "the document in force is this file, as for a controller with that flag")
-	reach.set(cmd.Flags())
-	return quiet(cmd)
+	reach.AddFlags(cmd.Flags())
+	return Quiet(cmd)
 }
 
-// quiet leaves it to main to print errors, without the usage, and gives those
+// Quiet leaves it to main to print errors, without the usage, and gives those
 // of flags an exit code of their own.
-func quiet(cmd *cobra.Command) *cobra.Command {
+func Quiet(cmd *cobra.Command) *cobra.Command {
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{exitUnreadable, err} })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return ExitError{ExitUnreadable, err} })
 	return cmd
 }
 
-func noArguments(_ *cobra.Command, args []string) error {
+// NoArguments refuses arguments, by an exit code of its own.
+func NoArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return exitError{exitUnreadable, fmt.Errorf("unexpected argument %q; see --help", args[0])}
+		return ExitError{ExitUnreadable, fmt.Errorf("unexpected argument %q; see --help", args[0])}
 	}
 	return nil
 }
 
 // allocations is what is printed.
-type allocations struct {
-	Hash    string       `json:"hash"`
-	Pools   []poolUse    `json:"pools"`
-	Holders []holding    `json:"holders"`
-	Waiting []waitingFor `json:"waiting"`
+type Allocations struct {
+	Hash    string    `json:"hash"`
+	Pools   []Pool    `json:"pools"`
+	Holders []Holder  `json:"holders"`
+	Waiting []Waiting `json:"waiting"`
 }
 
-type poolUse struct {
+// Pool is the use of one family of a pool.
+type Pool struct {
 	Name    string `json:"name"`
 	State   string `json:"state"`
 	Family  string `json:"family"`
@@ -127,7 +129,8 @@ type poolUse struct {
 	Waiting int    `json:"waiting"`
 }
 
-type holding struct {
+// Holder is a Service that has an address.
+type Holder struct {
 	Address string    `json:"address"`
 	Pool    string    `json:"pool"`
 	Service string    `json:"service"`
@@ -135,7 +138,8 @@ type holding struct {
 	Reason  string    `json:"reason"`
 }
 
-type waitingFor struct {
+// Waiting is a Service that does not have all that it asks for.
+type Waiting struct {
 	Service string    `json:"service"`
 	Since   time.Time `json:"since,omitzero"`
 	Reason  string    `json:"reason"`
@@ -143,33 +147,33 @@ type waitingFor struct {
 	Pools   []string  `json:"pools"`
 }
 
-// readAllocations reads a cluster.
-func readAllocations(ctx context.Context, client kubernetes.Interface, namespace, file string) (allocations, error) {
-	c, err := inForce(ctx, client, namespace, file)
+// ReadAllocations reads a cluster.
+func ReadAllocations(ctx context.Context, client kubernetes.Interface, namespace, file string) (Allocations, error) {
+	c, err := InForce(ctx, client, namespace, file)
 	if err != nil {
-		return allocations{}, err
+		return Allocations{}, err
 	}
 	if c == nil {
-		return allocations{}, fmt.Errorf("no document is in force: there is no configmap %s/%s. Either no controller has run yet, "+
+		return Allocations{}, fmt.Errorf("no document is in force: there is no configmap %s/%s. Either no controller has run yet, "+
 			"or it has another --namespace, or it reads a file: then name that by --cloud-config", namespace, document.AcceptedConfigMap)
 	}
 	survey, err := service.NewSurvey(ctx, client)
 	if err != nil {
-		return allocations{}, err
+		return Allocations{}, err
 	}
 	return shown(c.Hash, survey.Allocations(*c, time.Now())), nil
 }
 
-func shown(hash string, from service.Allocations) allocations {
-	a := allocations{Hash: hash, Pools: []poolUse{}, Holders: []holding{}, Waiting: []waitingFor{}}
+func shown(hash string, from service.Allocations) Allocations {
+	a := Allocations{Hash: hash, Pools: []Pool{}, Holders: []Holder{}, Waiting: []Waiting{}}
 	for _, p := range from.Pools {
-		a.Pools = append(a.Pools, poolUse{p.Pool, string(p.State), string(p.Family), p.Size, p.Held, p.Free, p.Waiting})
+		a.Pools = append(a.Pools, Pool{p.Pool, string(p.State), string(p.Family), p.Size, p.Held, p.Free, p.Waiting})
 	}
 	for _, h := range from.Holders {
-		a.Holders = append(a.Holders, holding{h.Address.String(), h.Pool, string(h.Service), h.Since, string(h.Reason)})
+		a.Holders = append(a.Holders, Holder{h.Address.String(), h.Pool, string(h.Service), h.Since, string(h.Reason)})
 	}
 	for _, w := range from.Waiting {
-		a.Waiting = append(a.Waiting, waitingFor{string(w.Service), w.Created, string(w.Reason), w.Message, append([]string{}, w.Pools...)})
+		a.Waiting = append(a.Waiting, Waiting{string(w.Service), w.Created, string(w.Reason), w.Message, append([]string{}, w.Pools...)})
 	}
 	return a
 }

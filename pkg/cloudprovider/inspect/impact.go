@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"context"
@@ -36,12 +36,12 @@ type judge struct {
 	inForce *config.Config // nil: none
 }
 
-func newJudge(ctx context.Context, reach connection, file string) (judge, error) {
-	client, err := reach.client()
+func newJudge(ctx context.Context, reach Cluster, file string) (judge, error) {
+	client, err := reach.Client()
 	if err != nil {
 		return judge{}, err
 	}
-	c, err := inForce(ctx, client, reach.namespace, file)
+	c, err := InForce(ctx, client, reach.Namespace(), file)
 	if err != nil {
 		return judge{}, err
 	}
@@ -78,7 +78,7 @@ func effects(from []service.Effect) []effect {
 // write prints the impact for people.
 func (i impact) write(w io.Writer, file string) {
 	if len(i.Effects) > 0 {
-		table(w, "  SERVICE\tADDRESS\tBECOMES", i.Effects, func(e effect) string {
+		Table(w, "  SERVICE\tADDRESS\tBECOMES", i.Effects, func(e effect) string {
 			return fmt.Sprintf("  %s\t%s\t%s", e.Service, e.Address, e.becomes())
 		})
 	}

@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"bytes"
@@ -14,6 +14,9 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
+// here are the commands as ccm-baremetal has them.
+var here = Options{Program: "ccm-baremetal", Cluster: func() Cluster { return &Connection{} }}
+
 const documentHead = "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n"
 
 // result is what a run of check-config leaves behind.
@@ -26,13 +29,13 @@ type result struct {
 func checkConfigRun(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := newCheckConfigCommand()
+	cmd := NewCheckConfigCommand(here)
 	cmd.SetArgs(args)
 	cmd.SetIn(strings.NewReader(stdin))
 	cmd.SetOut(&stdout)
 	cmd.SetErr(&stderr)
 	err := cmd.Execute()
-	r := result{code: exitCode(err), stdout: stdout.String()}
+	r := result{code: ExitCode(err), stdout: stdout.String()}
 	if err != nil {
 		r.summary = err.Error()
 	}
