@@ -159,7 +159,7 @@ func (a *Announcer) pass(ctx context.Context) bool {
 	p.Err = a.decide(&p)
 	if p.Err == nil {
 		p.Err = a.set(ctx, a.want(p))
-		a.route(p.Snapshot)
+		a.route()
 	}
 	p.Took = time.Since(p.Started)
 	a.last = p
@@ -280,9 +280,9 @@ func isMember(s plan.Snapshot, node string) bool {
 
 // route gives the routers what they are to be told. They have their own way of
 // taking leave of an announcer that ends.
-func (a *Announcer) route(s plan.Snapshot) {
+func (a *Announcer) route() {
 	if !a.draining {
-		a.o.Router.Set(plan.Peerings(s))
+		a.o.Router.Set(a.planner.Peerings())
 	}
 }
 

@@ -16,12 +16,14 @@ import (
 type Planner struct {
 	last     Snapshot
 	verdicts []Verdict
+	peerings []Peering
 
 	nodes      []string // those that the favourites are of
 	favourites map[netip.Addr]*election.Favourites
 }
 
-// Decide returns Decide(s). Verdicts of passes share memory.
+// Decide returns Decide(s), and prepares what Peerings returns. Verdicts of
+// passes share memory.
 func (p *Planner) Decide(s Snapshot) []Verdict {
 	if p.verdicts != nil && sameWorld(p.last, s) {
 		return p.verdicts
@@ -33,9 +35,13 @@ func (p *Planner) Decide(s Snapshot) []Verdict {
 		favourites[i].bring(cases[i].Address)
 		cases[i].elect(v, favourites[i].Favourites)
 	})
-	p.last, p.verdicts = s, v.verdicts(cases)
+	p.last, p.verdicts, p.peerings = s, v.verdicts(cases), v.peerings(s)
 	return p.verdicts
 }
+
+// Peerings returns what the function of that name says of the snapshot that
+// Decide has got last. Those of passes share memory.
+func (p *Planner) Peerings() []Peering { return p.peerings }
 
 // favourites of an address that still have to follow the nodes.
 type favourites struct {

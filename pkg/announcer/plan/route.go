@@ -55,10 +55,14 @@ const defaultLocalPref = 100
 // does not count: a restarting node would withdraw what its routers have kept.
 func Peerings(s Snapshot) []Peering {
 	if len(s.Config.BGP.Peers) == 0 {
-		return nil
+		return nil // without a look at the Services
 	}
-	v := newView(s, 0)
-	if v.self < 0 || v.nodes[v.self].object == nil {
+	return newView(s, 0).peerings(s)
+}
+
+// peerings is Peerings of the snapshot that the view was made of.
+func (v *view) peerings(s Snapshot) []Peering {
+	if len(s.Config.BGP.Peers) == 0 || v.self < 0 || v.nodes[v.self].object == nil {
 		return nil
 	}
 	fault, leaving := v.advertising(s)

@@ -1,0 +1,114 @@
+package plan
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+const fourRouters = `apiVersion: ccm-baremetal.io/v1alpha1
+kind: CloudConfig
+pools: [{name: public, addresses: [198.18.0.0/16]}]
+advertisements: [{name: tor, bgp: {communities: ["64500:1"]}}]
+bgp:
+  localASN: 64500
+  peers:
+  - {name: r1, address: 192.0.15.251, asn: 64501}
+  - {name: r2, address: 192.0.15.252, asn: 64501}
+  - {name: r3, address: 192.0.15.253, asn: 64501}
+  - {name: r4, address: 192.0.15.254, asn: 64501}
+`
+
+// routedCluster is a largeCluster whose nodes speak with four routers.
+func routedCluster(t testing.TB, addresses, nodes int, local bool) Snapshot {
+	t.Helper()
+	s := largeCluster(t, addresses, nodes, local)
+	var err error
+	if s.Config, err = config.Load([]byte(fourRouters)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestPlannerTellsRoutersWhatPeeringsDoes(t *testing.T) {
+	told := 0
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		all := routedCluster(t, 40, 5+r.IntN(20), seed%2 == 0)
+		s := all
+		var p Planner
+		for step := range 25 {
+			s.Config = all.Config // happen changes it
+			p.Decide(s)
+			want := Peerings(s)
+			if got := p.Peerings(); !reflect.DeepEqual(got, want) {
+				t.Fatalf("seed %d, step %d: got %+v, want %+v", seed, step, got, want)
+			}
+			for _, peering := range want {
+				told += len(peering.Routes)
+			}
+			s = happen(t, r, s, all, seed)
+		}
+	}
+	if told == 0 {
+		t.Error("no route was compared")
+	}
+}
+
+// A pass with 2,000 Services and four routers; the bound is doubled as in
+// TestLargeClusterIsDecidedInTime.
+func TestPassWithFourRoutersIsDecidedInTime(t *testing.T) {
+	s := routedCluster(t, manyAddresses/5, 100, false)
+	one := s
+	one.Services = s.Services[1:]
+	var p Planner
+	for _, step := range []struct {
+		what  string
+		s     Snapshot
+		bound time.Duration
+	}{
+		{"cold", s, 100 * time.Millisecond},
+		{"nothing changed", s, 10 * time.Millisecond},
+		{"one Service less", one, 100 * time.Millisecond},
+	} {
+		before := processorTime(t)
+		p.Decide(step.s)
+		peerings := p.Peerings()
+		took := processorTime(t) - before
+		t.Logf("%s: %s", step.what, took)
+		if took > 2*step.bound {
+			t.Errorf("%s: %s, want %s", step.what, took, step.bound)
+		}
+		if len(peerings) != 4 || len(peerings[3].Routes) != len(step.s.Services) {
+			t.Fatalf("%s: %d peerings", step.what, len(peerings))
+		}
+	}
+}
+
+func BenchmarkPlanner2000ServicesWith4Routers(b *testing.B) {
+	s := routedCluster(b, 2000, 100, false)
+	one := s
+	one.Services = s.Services[1:]
+	for _, bench := range []struct {
+		name   string
+		worlds []Snapshot
+	}{
+		{"Unchanged", []Snapshot{s}},
+		{"OneService", []Snapshot{one, s}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			b.ReportAllocs()
+			var p Planner
+			p.Decide(s)
+			for i := 0; b.Loop(); i++ {
+				p.Decide(bench.worlds[i%len(bench.worlds)])
+				if got := len(p.Peerings()); got != 4 {
+					b.Fatalf("%d peerings", got)
+				}
+			}
+		})
+	}
+}
