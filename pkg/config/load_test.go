@@ -116,8 +116,8 @@ func render(c config.Config) string {
 }
 
 func renderNodes(line func(string, ...any), n config.Nodes) {
-	line("nodes: source %s, internal %v, external %v, never %v, delete the gone: %t after %s",
-		n.Source, n.InternalCIDRs, n.ExternalCIDRs, n.Exclude, n.DeleteGone, n.GoneAfter)
+	line("nodes: source %s, internal %v, external %v, never %v, delete the gone: %t after %s and %d sightings, off after %s",
+		n.Source, n.InternalCIDRs, n.ExternalCIDRs, n.Exclude, n.DeleteGone, n.GoneAfter, n.GoneSightings, n.OffAfter)
 	for _, m := range n.Inventory {
 		line("  node %q or %v: provider ID %q, addresses %v, zone %q, region %q, type %q, labels %v, decommissioned %t",
 			m.Name, m.Selector, m.ProviderID, m.Addresses, m.Zone, m.Region, m.InstanceType, m.Labels, m.Decommissioned)

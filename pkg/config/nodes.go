@@ -17,6 +17,8 @@ type Nodes struct {
 	Exclude       []netipx.IPRange // addresses that are never a Node's, such as that of the control plane
 	DeleteGone    bool             // delete Nodes whose machine is gone for certain
 	GoneAfter     time.Duration    // for how long that must be so
+	GoneSightings int              // and how often it must have been seen in that time
+	OffAfter      time.Duration    // for how long a machine must have been seen to be off
 	Metal3        Metal3           // of no meaning unless Source is SourceMetal3
 }
 

@@ -34,7 +34,7 @@ type machineDoc struct {
 
 func defaultNodes() nodesDoc {
 	return nodesDoc{
-		Nodes:  Nodes{GoneAfter: 5 * time.Minute},
+		Nodes:  Nodes{GoneAfter: 5 * time.Minute, GoneSightings: 3, OffAfter: 90 * time.Second},
 		source: placed[NodeSource]{value: SourceStatic},
 	}
 }
@@ -58,6 +58,10 @@ var nodesShape = object(
 		"Delete a Node when its machine is gone for certain. Otherwise the event `PossibleNodeDeletion` is all. It also takes the right to delete Nodes: `manifests/delete-nodes`."),
 	field("goneAfter", duration(10*time.Second, 24*time.Hour, "5m"), func(n *nodesDoc) *time.Duration { return &n.GoneAfter },
 		"For how long the machine must have been gone, and its Node not Ready, before the Node is deleted."),
+	field("goneSightings", integer(2, 1000, "3"), func(n *nodesDoc) *int { return &n.GoneSightings },
+		"How often in a row the machine must have been seen to be gone as well. Nodes that are not Ready are looked at every five seconds."),
+	field("offAfter", duration(5*time.Second, time.Hour, "90s"), func(n *nodesDoc) *time.Duration { return &n.OffAfter },
+		"For how long Metal3 must have said that the machine is off before its Node gets the taint of a shutdown. What Metal3 knows of power is up to a minute old."),
 	field("metal3", pointer(metal3Shape), func(n *nodesDoc) **Metal3 { return &n.metal3 },
 		"How the BareMetalHosts are reached and read; for `source: metal3`."),
 )

@@ -11,10 +11,6 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
-// offFor is for how long a machine must have been seen to be off: what is
-// known about its power is up to a minute old.
-const offFor = 90 * time.Second
-
 // InstanceExists is false if the Node of a machine that is gone is to be
 // deleted: the framework asks about Nodes that are not Ready, and does so at
 // once. That takes the configuration's leave, and evidence that has lasted.
@@ -82,7 +78,7 @@ func (i *Instances) suspect(c config.Nodes, node *v1.Node, answer decide.Answer)
 	i.mu.Lock()
 	m := i.memory(node)
 	m.gone = m.gone.Again(now, i.hosts.epoch())
-	confirmed, _ := m.gone.Confirmed(facts, now, c.GoneAfter)
+	confirmed, _ := m.gone.Confirmed(facts, now, c.GoneAfter, c.GoneSightings)
 	allowed, why := false, ""
 	if confirmed && c.DeleteGone {
 		allowed, why = i.breaker.Allow(facts, all, now)
@@ -130,11 +126,12 @@ func (i *Instances) InstanceShutdown(_ context.Context, node *v1.Node) (bool, er
 	if m.host != nil && decide.Existence(m.id, m.host, c.Nodes.Metal3.OnMissingHost).Verdict == decide.Exists {
 		off, _ = decide.Off(*m.host)
 	}
-	return i.offLongEnough(node, off), nil
+	return i.offLongEnough(node, off, c.Nodes.OffAfter), nil
 }
 
-// offLongEnough remembers since when a machine has been seen to be off.
-func (i *Instances) offLongEnough(node *v1.Node, off bool) bool {
+// offLongEnough remembers since when a machine has been seen to be off, and
+// tells whether that was long enough ago.
+func (i *Instances) offLongEnough(node *v1.Node, off bool, after time.Duration) bool {
 	now := time.Now()
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -144,5 +141,5 @@ func (i *Instances) offLongEnough(node *v1.Node, off bool) bool {
 		return false
 	}
 	m.off = m.off.Again(now, i.hosts.epoch())
-	return now.Sub(m.off.Since) >= offFor
+	return now.Sub(m.off.Since) >= after
 }

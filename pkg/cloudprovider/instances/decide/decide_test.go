@@ -141,28 +141,31 @@ func TestSuspicionStartsAgainWithTheSource(t *testing.T) {
 		now = now.Add(30 * time.Second)
 		s = s.Again(now, 1)
 	}
-	if ok, why := s.Confirmed(old, now, 5*time.Minute); !ok {
+	if ok, why := s.Confirmed(old, now, 5*time.Minute, 3); !ok {
 		t.Fatalf("not confirmed: %s", why)
 	}
 	if s = s.Again(now, 2); s.Times != 1 || !s.Since.Equal(now) {
 		t.Errorf("after the source was out of reach: %+v", s)
 	}
-	if ok, _ := s.Confirmed(old, now, 5*time.Minute); ok {
+	if ok, _ := s.Confirmed(old, now, 5*time.Minute, 3); ok {
 		t.Error("confirmed by what was seen before")
 	}
 }
 
-func TestSuspicionTakesThreeSightings(t *testing.T) {
+func TestSuspicionTakesAsManySightingsAsConfigured(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	old := NodeFacts{UID: "u", Created: now.Add(-time.Hour), Initialized: true}
-	s := Suspicion{}.Again(now, 1)
-	s = s.Again(now.Add(time.Hour), 1)
-	if ok, _ := s.Confirmed(old, now.Add(time.Hour), time.Minute); ok {
-		t.Error("two are enough")
-	}
-	s = s.Again(now.Add(time.Hour), 1)
-	if ok, why := s.Confirmed(old, now.Add(time.Hour), time.Minute); !ok {
-		t.Errorf("three are not enough: %s", why)
+	for _, enough := range []int{2, 3, 7} {
+		s := Suspicion{}.Again(now, 1)
+		for seen := 1; seen < enough; seen++ {
+			if ok, _ := s.Confirmed(old, now.Add(time.Hour), time.Minute, enough); ok {
+				t.Errorf("%d of %d are enough", seen, enough)
+			}
+			s = s.Again(now.Add(time.Hour), 1)
+		}
+		if ok, why := s.Confirmed(old, now.Add(time.Hour), time.Minute, enough); !ok {
+			t.Errorf("%d are not enough: %s", enough, why)
+		}
 	}
 }
 

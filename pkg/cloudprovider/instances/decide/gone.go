@@ -13,9 +13,6 @@ type Suspicion struct {
 	Epoch int       // of the source that said it
 }
 
-// confirm is how often a machine must have been seen to be gone.
-const confirm = 3
-
 // Again adds a sighting. Another epoch means that the source was out of reach
 // in between: what was seen before does not count.
 func (s Suspicion) Again(now time.Time, epoch int) Suspicion {
@@ -36,9 +33,9 @@ type NodeFacts struct {
 	ControlPlane bool
 }
 
-// Confirmed tells whether a suspicion has held for so long that the Node may
-// be deleted; why says what is missing if not.
-func (s Suspicion) Confirmed(n NodeFacts, now time.Time, after time.Duration) (ok bool, why string) {
+// Confirmed tells whether a suspicion has held for so long, and was seen so
+// often, that the Node may be deleted; why says what is missing if not.
+func (s Suspicion) Confirmed(n NodeFacts, now time.Time, after time.Duration, sightings int) (ok bool, why string) {
 	changed := n.ReadyChanged
 	if changed.IsZero() {
 		changed = n.Created
@@ -52,8 +49,10 @@ func (s Suspicion) Confirmed(n NodeFacts, now time.Time, after time.Duration) (o
 		return false, fmt.Sprintf("the Node is younger than %s", after)
 	case now.Sub(changed) < after:
 		return false, fmt.Sprintf("the Node has not been NotReady for %s", after)
-	case s.Times < confirm || now.Sub(s.Since) < after:
+	case now.Sub(s.Since) < after:
 		return false, fmt.Sprintf("the machine has not been gone for %s", after)
+	case s.Times < sightings:
+		return false, fmt.Sprintf("the machine was seen to be gone %d times, not yet %d", s.Times, sightings)
 	}
 	return true, ""
 }
