@@ -1,0 +1,114 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+// pods returns the templates of both programs' pods in an overlay.
+func pods(t *testing.T, overlay string) map[string]corev1.PodTemplateSpec {
+	t.Helper()
+	out := map[string]corev1.PodTemplateSpec{}
+	for key, object := range kustomized(t, overlay) {
+		if object["kind"] != "Deployment" && object["kind"] != "DaemonSet" {
+			continue
+		}
+		var workload appsv1.Deployment // the template is at the same place in both
+		if err := yaml.Unmarshal(must[[]byte](t)(yaml.Marshal(object)), &workload); err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		out[workload.Name] = workload.Spec.Template
+	}
+	return out
+}
+
+// broken returns which checks of a Pod Security level a pod does not pass.
+func broken(t *testing.T, level api.Level, pod corev1.PodTemplateSpec) []string {
+	t.Helper()
+	ids := map[string]bool{}
+	for _, check := range policy.DefaultChecks() {
+		if check.Level != level {
+			continue
+		}
+		newest := check.Versions[len(check.Versions)-1]
+		if !newest.CheckPod(&pod.ObjectMeta, &pod.Spec).Allowed {
+			ids[string(check.ID)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(ids))
+}
+
+// What docs/security.md says of the Pod Security Standards: each exception is
+// one that the program's work needs.
+func TestPodsAreAsRestrictedAsTheirWorkAllows(t *testing.T) {
+	for _, c := range []struct {
+		overlay, program     string
+		baseline, restricted []string
+	}{
+		{"base", "ccm-baremetal", []string{"hostNamespaces", "hostPorts"}, nil},
+		{"lb-only", "ccm-baremetal", nil, nil},
+		// Raw sockets need NET_RAW, which Kubernetes gives to root only.
+		{"base", "announcer", []string{"capabilities_baseline", "hostNamespaces", "hostPathVolumes", "hostPorts"},
+			[]string{"capabilities_restricted", "restrictedVolumes", "runAsNonRoot", "runAsUser"}},
+	} {
+		pod := pods(t, c.overlay)[c.program]
+		if c.program == "ccm-baremetal" && c.overlay == "base" { // as the API server defaults it
+			pod.Spec.Containers[0].Ports[0].HostPort = pod.Spec.Containers[0].Ports[0].ContainerPort
+		}
+		if c.program == "announcer" {
+			for i := range pod.Spec.Containers[0].Ports {
+				pod.Spec.Containers[0].Ports[i].HostPort = pod.Spec.Containers[0].Ports[i].ContainerPort
+			}
+		}
+		if got := broken(t, api.LevelBaseline, pod); !slices.Equal(got, c.baseline) {
+			t.Errorf("%s in %s breaks of baseline %v, want %v", c.program, c.overlay, got, c.baseline)
+		}
+		if got := broken(t, api.LevelRestricted, pod); !slices.Equal(got, c.restricted) {
+			t.Errorf("%s in %s breaks of restricted %v, want %v", c.program, c.overlay, got, c.restricted)
+		}
+	}
+}
+
+func TestContainersCannotWriteAndAreNotEvictedFirst(t *testing.T) {
+	for program, class := range map[string]string{"ccm-baremetal": "system-cluster-critical", "announcer": "system-node-critical"} {
+		pod := pods(t, "base")[program].Spec
+		if pod.PriorityClassName != class {
+			t.Errorf("%s has the priority class %q", program, pod.PriorityClassName)
+		}
+		for _, c := range pod.Containers {
+			if c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem {
+				t.Errorf("%s can write to its root", program)
+			}
+		}
+	}
+}
+
+// An announcer that ends hands its addresses over, for two seconds at most, and
+// takes leave of its routers for as long as the document says.
+func TestAnnouncerHasTimeToTakeLeave(t *testing.T) {
+	const handOver = 2 * time.Second
+	longest := 15 * time.Second
+	document := func(pause time.Duration) []byte {
+		return []byte("apiVersion: ccm-baremetal.io/v1alpha1\nkind: CloudConfig\npools: [{addresses: [192.0.2.1]}]\nbgp: {leavePause: " + pause.String() + "}\n")
+	}
+	if _, err := config.Load(document(longest)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := config.Load(document(longest + time.Second)); err == nil {
+		t.Fatalf("a document may ask for a pause above %s", longest)
+	}
+	grace := *pods(t, "base")["announcer"].Spec.TerminationGracePeriodSeconds
+	if time.Duration(grace)*time.Second <= handOver+longest {
+		t.Errorf("it is killed after %d s, and may need %s", grace, handOver+longest)
+	}
+}
