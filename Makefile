@@ -9,7 +9,7 @@ LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(VERSION)
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' Makefile
 
 .PHONY: demo
 demo: ## Show the product on a real control plane, in network namespaces (root, about two minutes after the first build)
@@ -20,6 +20,10 @@ demo: ## Show the product on a real control plane, in network namespaces (root, 
 .PHONY: build
 build: ## Build the binaries into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: release-manifests
+release-manifests: ## Write the manifests of VERSION into dist/: install.yaml and its variants
+	cd tools/install && CGO_ENABLED=0 go run . -version $(VERSION) -out ../../dist
 
 .PHONY: test
 test: ## Run every test: lint, unit, wire and lab (root)
@@ -38,6 +42,7 @@ lint: ## Run only the linters
 update: ## Rewrite golden files and generated references
 	go test ./pkg/... -update
 	cd tools/templates && CGO_ENABLED=0 go test . -update
+	cd tools/install && CGO_ENABLED=0 go test . -update
 
 .PHONY: bench
 bench: ## Run the benchmarks, each beside what it is compared with
