@@ -36,6 +36,9 @@ func (l *Lab) Heal(ctx context.Context, hosts ...string) error {
 	if err := l.onSwitch(ctx, hosts, "link set %s master lan up"); err != nil {
 		return err
 	}
+	if err := l.onPorts(ctx, hosts, "flush chain bridge ccm_lab %[1]s"); err != nil {
+		return err
+	}
 	for _, host := range hosts {
 		if err := l.nft(ctx, host, openFirewall); err != nil {
 			return fmt.Errorf("heal %s: %w", host, err)
@@ -93,14 +96,38 @@ func (l *Lab) Partition(ctx context.Context, nodes ...string) error {
 	return nil
 }
 
-// CutPort drops every TCP and UDP packet to or from a port on the hosts.
+// CutPort drops every TCP and UDP packet to or from a port, between the hosts
+// and everybody else, from one moment on. The switch does it: who sends such a
+// packet is told nothing.
 func (l *Lab) CutPort(ctx context.Context, port uint16, hosts ...string) error {
-	for _, host := range hosts {
-		if err := l.nft(ctx, host, fmt.Sprintf("add element inet ccm_lab ports { %d }", port)); err != nil {
+	rule := fmt.Sprintf(`add rule bridge ccm_lab %%[1]s meta l4proto { tcp, udp } th sport %[1]d drop
+add rule bridge ccm_lab %%[1]s meta l4proto { tcp, udp } th dport %[1]d drop`, port)
+	return l.onPorts(ctx, hosts, rule)
+}
+
+// onPorts applies an nft script for the port of each host to the switch, all of
+// them as one transaction.
+func (l *Lab) onPorts(ctx context.Context, hosts []string, script string) error {
+	var all []string
+	for _, name := range hosts {
+		h, err := l.Host(name)
+		if err != nil {
 			return err
 		}
+		all = append(all, fmt.Sprintf(script, h.port()))
 	}
-	return nil
+	return nft(ctx, l.switchNamespace(), strings.Join(all, "\n"))
+}
+
+// switchFirewall is in the switch from the start: a chain for each port, which
+// sees what comes from that port and what goes to it, and lets all of it pass.
+func (l *Lab) switchFirewall() string {
+	chains, jumps := "", ""
+	for _, h := range l.hosts {
+		chains += fmt.Sprintf("chain %s { }\n", h.port())
+		jumps += fmt.Sprintf("iifname %[1]q jump %[1]s\noifname %[1]q jump %[1]s\n", h.port())
+	}
+	return "table bridge ccm_lab {\n" + chains + "chain forward { type filter hook forward priority filter;\n" + jumps + "}\n}"
 }
 
 func (l *Lab) block(ctx context.Context, host string, peers ...Host) error {
@@ -125,14 +152,11 @@ const emptyFirewall = `
 table inet ccm_lab {
 	set blocked4 { type ipv4_addr; flags interval; auto-merge; }
 	set blocked6 { type ipv6_addr; flags interval; auto-merge; }
-	set ports { type inet_service; }
 	chain blocked {
 		ip saddr @blocked4 drop
 		ip daddr @blocked4 drop
 		ip6 saddr @blocked6 drop
 		ip6 daddr @blocked6 drop
-		meta l4proto { tcp, udp } th sport @ports drop
-		meta l4proto { tcp, udp } th dport @ports drop
 	}
 	chain input { type filter hook input priority filter; jump blocked; }
 	chain forward { type filter hook forward priority filter; jump blocked; }
@@ -141,16 +165,20 @@ table inet ccm_lab {
 
 const openFirewall = `
 flush set inet ccm_lab blocked4
-flush set inet ccm_lab blocked6
-flush set inet ccm_lab ports`
+flush set inet ccm_lab blocked6`
 
 // nft applies a script inside a host, as one transaction.
 func (l *Lab) nft(ctx context.Context, host, script string) error {
-	cmd := inNamespace(ctx, l.namespace(host), []string{"nft", "-f", "-"})
+	return nft(ctx, l.namespace(host), script)
+}
+
+// nft applies a script inside a namespace, as one transaction.
+func nft(ctx context.Context, namespace, script string) error {
+	cmd := inNamespace(ctx, namespace, []string{"nft", "-f", "-"})
 	cmd.Stdin = strings.NewReader(script)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("nft on %s: %w: %s", host, err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("nft in %s: %w: %s", namespace, err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }

@@ -137,6 +137,12 @@ func testCutPeers(t *testing.T, l *Lab) {
 		t.Fatal(err)
 	}
 	assertReach(t, l, "n1", "n2", true)
+	if err := l.CutPort(t.Context(), 9, "n1"); err != nil {
+		t.Fatal(err)
+	}
+	assertReach(t, l, "n1", "n2", false)
+	assertReach(t, l, "n3", "n1", false)
+	assertReach(t, l, "n3", "n2", true)
 	if err := l.Heal(t.Context(), "n1", "n2", "n3"); err != nil {
 		t.Fatal(err)
 	}

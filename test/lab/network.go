@@ -36,6 +36,9 @@ func (l *Lab) buildNetwork(ctx context.Context) error {
 	if err := ip(ctx, l.switchNamespace(), l.switchCommands()); err != nil {
 		return err
 	}
+	if err := nft(ctx, l.switchNamespace(), l.switchFirewall()); err != nil {
+		return err
+	}
 	for _, h := range l.hosts {
 		if err := l.configure(ctx, h); err != nil {
 			return fmt.Errorf("configure %s: %w", h.Name, err)
