@@ -77,6 +77,58 @@ func TestPartitionHealsToOneOwner(t *testing.T) {
 	}
 }
 
+// The gossip port alone is dropped between all nodes at once. Each announcer
+// then hears nobody, but the owners still answer: no address changes hands,
+// neither while it lasts nor when it is over.
+func TestGossipAloneMakesNoTwoOwners(t *testing.T) {
+	all := several(t, "gossip", 12)
+	owners := map[netip.Addr]string{}
+	for a, o := range all {
+		owners[a] = owner(t, o)
+	}
+	logs := markLogs()
+	t.Cleanup(func() {
+		for _, n := range names() {
+			if t.Failed() {
+				t.Logf("%s:\n%s", n, logs.since(n))
+			}
+		}
+	})
+	for range times(1, 10) {
+		cut := time.Now()
+		must(t, cluster.CutPort(t.Context(), product.GossipPort, names()...))
+		eventually(t, "every announcer to lose all others", aloneEach)
+		time.Sleep(3 * time.Second)
+		healed := time.Now()
+		heal(t, names()...)
+		for a, o := range all {
+			if macs := o.MACs(cut, healed); !slices.Equal(macs, []string{macOf(owners[a])}) {
+				t.Errorf("%v answered for %s, which %s owns, while the gossip was cut\n%s", macs, a, owners[a], o)
+			}
+			if who := single(t, o, healed, healBound); who != owners[a] {
+				t.Errorf("%s has gone from %s to %s\n%s", a, owners[a], who, o)
+			}
+			if macs := o.MACs(healed, time.Now()); !slices.Equal(macs, []string{macOf(owners[a])}) {
+				t.Errorf("%v answered for %s, which %s owns, when the gossip was back at %s\n%s", macs, a, owners[a], healed.Format("15:04:05.000"), o)
+			}
+		}
+	}
+}
+
+// aloneEach reports an announcer that sees others.
+func aloneEach(ctx context.Context) error {
+	for _, n := range names() {
+		page, err := installed.Debug(ctx, n, "/debug/plan")
+		if err != nil {
+			return err
+		}
+		if seen := membersOf(page); !slices.Equal(seen, []string{n}) {
+			return fmt.Errorf("%s sees %v", n, seen)
+		}
+	}
+	return nil
+}
+
 // The gossip key is replaced by editing the Secret: no announcer restarts, none
 // is lost, and no address moves.
 func TestB109KeyIsReplacedWithoutRestart(t *testing.T) {
