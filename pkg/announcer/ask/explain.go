@@ -31,6 +31,15 @@ type Explanation struct {
 	Links          []string    `json:"links"`     // of the node that was asked, that it would use
 	Answering      []string    `json:"answering"` // of the node that was asked, on which it answers
 	HandingOver    bool        `json:"handingOver"`
+	Routers        []Herald    `json:"routers"` // by node; empty if no node may tell any
+}
+
+// Herald is a node, the routers that it tells of an address, and why it tells none.
+type Herald struct {
+	Node   string      `json:"node"`
+	Peers  []string    `json:"peers"`
+	Reason plan.Reason `json:"reason,omitempty"`
+	Note   string      `json:"note,omitempty"` // what its Node object says about that
 }
 
 // Candidate is a node that could announce an address.
@@ -135,7 +144,10 @@ func newExplanation(s plan.Snapshot, v plan.Verdict) Explanation {
 		Address: v.Address, Services: v.Services, Endpoints: endpointsOf(s, v),
 		Owner: v.Owner, OwnerLinks: append([]string{}, v.OwnerLinks...), Reason: v.Reason,
 		Advertisements: []string{}, Candidates: []Candidate{},
-		Excluded: []Exclusion{}, Overruled: []Holder{}, Links: names(v.Links), Answering: []string{},
+		Excluded: []Exclusion{}, Overruled: []Holder{}, Links: names(v.Links), Answering: []string{}, Routers: []Herald{},
+	}
+	for _, h := range plan.Heralds(s, v.Address) {
+		e.Routers = append(e.Routers, Herald{h.Node, append([]string{}, h.Peers...), h.Reason, note(s, h.Node, h.Reason)})
 	}
 	for _, name := range v.Candidates {
 		e.Candidates = append(e.Candidates, Candidate{name, cmp.Or(v.Behind[name], normal), note(s, name, v.Behind[name])})
@@ -275,8 +287,26 @@ func (e Explanation) print(w io.Writer, node string) {
 	for i, x := range e.Excluded {
 		line(w, title(i, "left out"), x.Node+": "+becauseOf(x.Reason, x.Note))
 	}
+	e.printRouters(w)
 	for i, h := range e.Overruled {
 		line(w, title(i, "no say"), h.Service+": "+because(h.Reason))
+	}
+}
+
+// printRouters shows who tells which routers, and then who tells none.
+func (e Explanation) printRouters(w io.Writer) {
+	told, mute := 0, 0
+	for _, h := range e.Routers {
+		if h.Reason == "" {
+			line(w, title(told, "told routers"), h.Node+": "+strings.Join(h.Peers, ", "))
+			told++
+		}
+	}
+	for _, h := range e.Routers {
+		if h.Reason != "" {
+			line(w, title(mute, "tell no router"), h.Node+": "+becauseOf(h.Reason, h.Note))
+			mute++
+		}
 	}
 }
 

@@ -136,6 +136,29 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// The Service has endpoints on n1 and n3, of which n1 alone has a session with
+// both routers.
+func TestExplainAndSimulateRoutes(t *testing.T) {
+	p := page(t)
+	p.Document = strings.Replace(document, "- {name: rest, pools: [dmz], layer2: {}}", `- {name: tor, pools: [dmz], bgp: {}}
+bgp: {localASN: 64500, peers: [{name: r1, address: 203.0.113.1, asn: 64501}, {name: r2, address: 203.0.113.2, asn: 64501, nodeSelector: "edge=true"}]}`, 1)
+	p.World.Services[0].Local = true
+	for file, args := range map[string][]string{
+		"explain-routes.txt":   {"explain", "198.51.100.7"},
+		"explain-routes.json":  {"explain", "198.51.100.7", "-o", "json"},
+		"simulate-routes.txt":  {"simulate", "--lose", "n1"},
+		"simulate-routes.json": {"simulate", "--drain", "n3", "-o", "json"},
+	} {
+		t.Run(file, func(t *testing.T) {
+			out, err := ask(t, p, args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, file, out)
+		})
+	}
+}
+
 func TestExplainHandOverAndSilence(t *testing.T) {
 	p := page(t)
 	p.Answering[0].Yield = true

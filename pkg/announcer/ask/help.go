@@ -19,7 +19,8 @@ Service holds: the Services that hold it with their endpoints, the node that
 announces it and on which links, the advertisements that select it, the nodes
 that could announce it in the order in which they would, each with what puts it
 behind others (it settles, is stale, drains, or its link is down), and every
-other node with the first reason that rules it out.
+other node with the first reason that rules it out. With BGP also: the routers
+that each node tells of the address, and why others tell none.
 
 Exit code: 0, or 1 if the Service or address is not known.`
 
@@ -48,7 +49,8 @@ another configuration were accepted.
 
 Nothing is done: it decides once from what an announcer knows, and once from the
 same after the change. What is asked: ASKED.
-Several changes happen at once. Addresses stay with the Services that
+Several changes happen at once. With BGP it also says which nodes would stop or
+begin to tell routers of an address. Addresses stay with the Services that
 hold them: what another configuration would allocate, ccm-baremetal
 check-config says.
 

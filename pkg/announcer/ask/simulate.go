@@ -23,6 +23,19 @@ import (
 type Simulation struct {
 	Addresses int    `json:"addresses"` // that Services hold
 	Moves     []Move `json:"moves"`
+
+	// Routes are the addresses that other nodes would tell routers of.
+	Routes []Rerouting `json:"routes"`
+}
+
+// Rerouting is an address of which some nodes would not tell routers any more,
+// or others would.
+type Rerouting struct {
+	Address  netip.Addr `json:"address"`
+	Services []string   `json:"services"`
+	Gone     []string   `json:"gone"` // nodes
+	Come     []string   `json:"come"`
+	Nodes    int        `json:"nodes"` // that would tell routers of it
 }
 
 // Move is an address that another node would announce, or nobody, or a node
@@ -100,7 +113,27 @@ func Simulate(p status.Plan, c Change) (Simulation, error) {
 		}
 		out.Moves = append(out.Moves, m)
 	}
+	out.Routes = reroutings(is, plan.Routed(before), plan.Routed(after))
 	return out, nil
+}
+
+// reroutings returns what differs between who tells routers of the addresses,
+// and who would.
+func reroutings(all []plan.Verdict, before, after map[netip.Addr][]string) []Rerouting {
+	out := []Rerouting{}
+	for _, v := range all {
+		was, is := before[v.Address], after[v.Address]
+		r := Rerouting{Address: v.Address, Services: v.Services, Gone: without(was, is), Come: without(is, was), Nodes: len(is)}
+		if len(r.Gone)+len(r.Come) > 0 {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// without returns those of a list that are not in another.
+func without(list, other []string) []string {
+	return slices.DeleteFunc(append([]string{}, list...), func(name string) bool { return slices.Contains(other, name) })
 }
 
 // apply returns the snapshot after the change.
@@ -132,9 +165,23 @@ func (c Change) apply(s plan.Snapshot) (plan.Snapshot, error) {
 	return s, nil
 }
 
-// Print shows a line for each move.
+// Print shows a line for each move, and then for each address that other nodes
+// would tell routers of.
 func (s Simulation) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%d of %d addresses would move\n", len(s.Moves), s.Addresses)
+	if err := s.printMoves(w); err != nil || len(s.Routes) == 0 {
+		return err
+	}
+	fmt.Fprintf(w, "\n%d would be told to routers by other nodes\n", len(s.Routes))
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "ADDRESS\tNO LONGER BY\tNEWLY BY\tNODES\tSERVICES")
+	for _, r := range s.Routes {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\n", r.Address, orNone(r.Gone, "-"), orNone(r.Come, "-"), r.Nodes, strings.Join(r.Services, ", "))
+	}
+	return t.Flush()
+}
+
+func (s Simulation) printMoves(w io.Writer) error {
 	if len(s.Moves) == 0 {
 		return nil
 	}

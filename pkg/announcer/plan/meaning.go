@@ -78,6 +78,8 @@ func (r Reason) ofNode() string {
 		return "no usable link for the address"
 	case NoLocalEndpoint:
 		return "externalTrafficPolicy is Local and it has no ready endpoint"
+	case NoPeer:
+		return "no session of its is with a router that is told of such addresses"
 	default:
 		return ""
 	}

@@ -244,6 +244,7 @@ const (
 	NotSelected        Reason = "NotSelected"        // by no advertisement's node selector
 	NoInterface        Reason = "NoInterface"        // no usable link for the address
 	NoLocalEndpoint    Reason = "NoLocalEndpoint"    // externalTrafficPolicy: Local and no ready endpoint there
+	NoPeer             Reason = "NoPeer"             // it has no session with a router that is told of such addresses
 )
 
 // Reasons why a candidate stands behind others, besides Draining where nobody

@@ -2,7 +2,9 @@ package plan
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -55,6 +57,41 @@ func TestPlannerTellsRoutersWhatPeeringsDoes(t *testing.T) {
 	}
 	if told == 0 {
 		t.Error("no route was compared")
+	}
+}
+
+// What a node says of all others is what they do.
+func TestHeraldsAreThoseWhoTellRouters(t *testing.T) {
+	compared := 0
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 12))
+		s := routedCluster(t, 20, 5+r.IntN(10), seed%2 == 0)
+		for step := range 4 {
+			want := map[netip.Addr][]string{}
+			for _, m := range s.Members {
+				seen := asSeenBy(s, m.Name)
+				seen.Self = m.Standing
+				for _, p := range Peerings(seen) {
+					if p.Peer.Name != "r1" || p.Leaving != "" {
+						continue
+					}
+					for _, route := range p.Routes {
+						want[route.Prefix.Addr()] = append(want[route.Prefix.Addr()], m.Name)
+					}
+				}
+			}
+			got := Routed(s)
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("seed %d, step %d: got %v, want %v", seed, step, got, want)
+			}
+			compared += len(want)
+			s.Members = slices.Clone(s.Members)
+			s.Members[r.IntN(len(s.Members))].Draining = true
+			s = Lose(s, nodeName(r.IntN(5)))
+		}
+	}
+	if compared == 0 {
+		t.Error("no address was compared")
 	}
 }
 

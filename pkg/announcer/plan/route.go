@@ -116,30 +116,43 @@ type claim struct {
 
 // advertised returns what this node serves, sorted by address.
 func (v *view) advertised() []advertised {
-	here := make([]bool, len(v.config.Advertisements))
-	for i, a := range v.config.Advertisements {
-		here[i] = a.BGP != nil && a.NodeSelector.Matches(v.nodes[v.self].labels())
-	}
+	here := v.selectedHere()
 	var out []advertised
 	for _, address := range v.addresses {
-		if v.ban(address) != "" {
-			continue
-		}
-		pool, pooled := v.config.PoolOf(address)
-		var claims []claim
-		for _, h := range v.holders[address] {
-			if h.Deleting || !h.Allocated || !h.usable {
-				continue
-			}
-			if selected := v.selecting(h, pool.Name, here); len(selected) > 0 {
-				claims = append(claims, claim{h, selected})
-			}
-		}
-		if claims = v.served(claims); len(claims) > 0 {
+		if claims := v.served(v.claims(address, here)); len(claims) > 0 {
+			_, pooled := v.config.PoolOf(address)
 			out = append(out, advertised{address, pooled, claims})
 		}
 	}
 	return out
+}
+
+// selectedHere says which advertisements by BGP select this node, by place.
+func (v *view) selectedHere() []bool {
+	here := make([]bool, len(v.config.Advertisements))
+	for i, a := range v.config.Advertisements {
+		here[i] = a.BGP != nil && a.NodeSelector.Matches(v.nodes[v.self].labels())
+	}
+	return here
+}
+
+// claims returns the Services on an address that may be told to routers, oldest
+// first, by those advertisements that are here.
+func (v *view) claims(address netip.Addr, here []bool) []claim {
+	if v.ban(address) != "" {
+		return nil
+	}
+	pool, _ := v.config.PoolOf(address)
+	var claims []claim
+	for _, h := range v.holders[address] {
+		if h.Deleting || !h.Allocated || !h.usable {
+			continue
+		}
+		if selected := v.selecting(h, pool.Name, here); len(selected) > 0 {
+			claims = append(claims, claim{h, selected})
+		}
+	}
+	return claims
 }
 
 // served returns the Services on one address that this node may attract
@@ -183,7 +196,7 @@ func forPool(a config.Advertisement, pool string) bool {
 func (v *view) routes(p config.Peer, local []advertised) []Route {
 	told := make([]bool, len(v.config.Advertisements))
 	for i, a := range v.config.Advertisements {
-		told[i] = a.BGP != nil && (len(a.BGP.Peers) == 0 || slices.Contains(a.BGP.Peers, p.Name))
+		told[i] = isFor(a, p)
 	}
 	drafts := map[netip.Prefix]*draft{}
 	for _, a := range local {

@@ -7,14 +7,14 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
-// heralds are the nodes that could tell routers of something by an
+// heralds are the nodes that could tell routers of addresses of a family by an
 // advertisement, by place, ascending.
-type heralds struct{ nodes []int }
+type heralds map[config.Family][]int
 
 // newHeralds works them out for each advertisement; those that are not by BGP
 // have nil.
-func (v *view) newHeralds() []*heralds {
-	out := make([]*heralds, len(v.config.Advertisements))
+func (v *view) newHeralds() []heralds {
+	out := make([]heralds, len(v.config.Advertisements))
 	if len(v.config.BGP.Peers) == 0 {
 		return out
 	}
@@ -22,27 +22,36 @@ func (v *view) newHeralds() []*heralds {
 		if a.BGP == nil {
 			continue
 		}
-		out[i] = &heralds{}
+		out[i] = heralds{}
 		for place := range v.nodes {
 			n := &v.nodes[place]
-			if n.fault == "" && a.NodeSelector.Matches(n.labels()) && v.speaks(n, a) {
-				out[i].nodes = append(out[i].nodes, place)
+			if n.fault != "" || !a.NodeSelector.Matches(n.labels()) {
+				continue
+			}
+			for _, f := range v.spoken(n, a) {
+				out[i][f] = append(out[i][f], place)
 			}
 		}
 	}
 	return out
 }
 
-// speaks tells whether a node has a session that an advertisement is for.
-func (v *view) speaks(n *node, a config.Advertisement) bool {
-	return slices.ContainsFunc(v.config.BGP.Peers, func(p config.Peer) bool {
-		return p.NodeSelector.Matches(n.labels()) && (len(a.BGP.Peers) == 0 || slices.Contains(a.BGP.Peers, p.Name))
-	})
+// spoken returns the families of the sessions of a node that an advertisement is
+// for, each once.
+func (v *view) spoken(n *node, a config.Advertisement) []config.Family {
+	var out []config.Family
+	for _, p := range v.config.BGP.Peers {
+		if p.NodeSelector.Matches(n.labels()) && isFor(a, p) {
+			out = append(out, p.Families...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // routed counts the nodes that tell routers of an address for a Service, and
 // says whether any advertisement by BGP selects it at all.
-func (v *view) routed(h holder, pool string) (nodes int, selected bool) {
+func (v *view) routed(h holder, pool string, family config.Family) (nodes int, selected bool) {
 	var places []int
 	for i, of := range v.heralds {
 		a := v.config.Advertisements[i]
@@ -50,7 +59,7 @@ func (v *view) routed(h holder, pool string) (nodes int, selected bool) {
 			continue
 		}
 		selected = true
-		for _, place := range of.nodes {
+		for _, place := range of[family] {
 			if !h.Local || contains(h.eligible, place) {
 				places = append(places, place)
 			}
@@ -71,7 +80,7 @@ func (v *view) tell(d *Verdict, address netip.Addr, holders []holder) {
 		if *reason != Honoured && *reason != NoAdvertisement {
 			continue
 		}
-		nodes, selected := v.routed(h, pool.Name)
+		nodes, selected := v.routed(h, pool.Name, config.FamilyOf(address))
 		switch {
 		case nodes > 0:
 			if d.Routed == nil {

@@ -44,8 +44,8 @@ func runScenario(t *testing.T, file string) {
 	got := map[string]string{"verdicts": Table(Decide(s)), "announcements": deeds(s)}
 	sections := []string{"verdicts", "announcements"}
 	if len(s.Config.BGP.Peers) > 0 {
-		got["routes"] = routes(s)
-		sections = append(sections, "routes")
+		got["routes"], got["heralds"] = routes(s), heraldsOf(s)
+		sections = append(sections, "routes", "heralds")
 	}
 	for _, section := range sections {
 		i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == section })
@@ -88,6 +88,23 @@ func deeds(s Snapshot) string {
 			}
 			b.WriteString("\n")
 		}
+	}
+	return b.String()
+}
+
+// heraldsOf says of each address who tells routers of it, and why others do not.
+func heraldsOf(s Snapshot) string {
+	var b strings.Builder
+	for _, v := range Decide(s) {
+		all := Heralds(s, v.Address)
+		fmt.Fprintf(&b, "%s", v.Address)
+		if len(all) == 0 {
+			fmt.Fprintf(&b, " nobody")
+		}
+		for _, h := range all {
+			fmt.Fprintf(&b, " %s:%s", h.Node, cmp.Or(strings.Join(h.Peers, ","), string(h.Reason)))
+		}
+		b.WriteString("\n")
 	}
 	return b.String()
 }

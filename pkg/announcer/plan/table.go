@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -42,6 +44,11 @@ func (v Verdict) write(b *strings.Builder) {
 			mute = append(mute, fmt.Sprintf("%s %s", h.Service, h.Reason))
 		}
 	}
+	var told []string
+	for _, service := range slices.Sorted(maps.Keys(v.Routed)) {
+		told = append(told, fmt.Sprintf("for %s from %d", service, v.Routed[service]))
+	}
+	writeLine(b, "to routers", told)
 	writeLine(b, "left out", out)
 	writeLine(b, "no say", mute)
 }

@@ -22,7 +22,7 @@ type view struct {
 	shown          int  // how many candidates and excluded nodes a Verdict names at most
 	self           int  // the place of this announcer's Node among them, -1 if it is not there
 	advertisements []advertisement
-	heralds        []*heralds // by place of the advertisement in the document
+	heralds        []heralds // by place of the advertisement in the document
 	subnets        subnets
 	taken          map[netip.Addr]bool // the Nodes' addresses and the reserved ones
 
