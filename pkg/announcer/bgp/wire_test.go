@@ -230,6 +230,34 @@ func TestB124TTLSecurityIsAgreedOnWithFRR(t *testing.T) {
 	router.waitPrefixes("198.51.100.1/32")
 }
 
+// A large cluster meets a real router: its table, not ours, says when all is there.
+func TestTenThousandPrefixesReachFRR(t *testing.T) {
+	const many = 10_000
+	l := newLAN(t, 1)
+	router := newFRR(l.router, openRouter)
+	w := peering("r1", "192.0.2.1", nil)
+	for i := range many {
+		a := netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})
+		w.Routes = append(w.Routes, plan.Route{Prefix: netip.PrefixFrom(a, 32), LocalPref: 100})
+	}
+	began := time.Now()
+	s := l.nodes[0].speaker(nil)
+	s.Set([]plan.Peering{w})
+	eventually(t, func() error {
+		if n := strings.Count(router.vtysh("show bgp ipv4 unicast json"), `"prefix":"10.1.`); n != many {
+			return fmt.Errorf("the router has %d prefixes", n)
+		}
+		return nil
+	})
+	took := time.Since(began)
+	t.Logf("%d prefixes took %s", many, took)
+	if took > 20*time.Second { // twice what the product promises
+		t.Errorf("%d prefixes took %s, want 10 s", many, took)
+	}
+	s.Set([]plan.Peering{peering("r1", "192.0.2.1", nil)})
+	router.waitPrefixes()
+}
+
 func TestB128RestartLosesNoRouteInFRR(t *testing.T) {
 	l := newLAN(t, 1)
 	router := newFRR(l.router, openRouter)
