@@ -212,3 +212,10 @@ func show(r netipx.IPRange) string {
 	}
 	return r.String()
 }
+
+// CheckAddress says why a text is no address, CIDR or range that a pool may
+// have; nil if it is one. The error does not quote the text.
+func CheckAddress(text string) error {
+	_, err := parseItem(text)
+	return err
+}

@@ -142,7 +142,7 @@ func oneOf[T ~string](values ...T) shape[T] {
 func (s spec) nearest(n node, words []string) spec {
 	if n.ShortTag() == "!!bool" && n.Value == "false" && slices.Contains(words, "off") {
 		s.example = `"off"`
-	} else if word := suggest(n.Value, words); word != "" {
+	} else if word := Suggest(n.Value, words); word != "" {
 		s.example = word
 	}
 	return s

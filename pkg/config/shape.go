@@ -185,7 +185,7 @@ func (d *decoder) unknown(key *yaml.Node, s spec) (suggestion, why string) {
 		return "", ": aliases are not read, write the key out"
 	}
 	names := s.names()
-	if suggestion = suggest(key.Value, names); suggestion != "" {
+	if suggestion = Suggest(key.Value, names); suggestion != "" {
 		return suggestion, fmt.Sprintf("; did you mean %q?", suggestion)
 	}
 	if owner, found := d.root.find(key.Value, ""); found {

@@ -38,9 +38,9 @@ func squash(name string) string {
 	}, strings.ToLower(name))
 }
 
-// suggest returns the one of known that was most likely meant by name, "" if
+// Suggest returns the one of known that was most likely meant by name, "" if
 // none is near.
-func suggest(name string, known []string) string {
+func Suggest(name string, known []string) string {
 	squashed := squash(shorten(name))
 	if ours := borrowed[squashed]; slices.Contains(known, ours) {
 		return ours

@@ -28,6 +28,7 @@ var pure = []string{
 	"pkg/announcer/plan",
 	"pkg/announcer/settling",
 	"pkg/announcer/replay",
+	"pkg/migrate",
 }
 
 // impure is what a pure package must not import itself. An entry that ends in
@@ -46,6 +47,7 @@ var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "T
 // ours says which of our own packages a package may import.
 var ours = map[string][]string{
 	"pkg/config":                 {},
+	"pkg/migrate":                {"pkg/config"},
 	"pkg/cloudprovider/ipam":     {"pkg/config"},
 	"pkg/cloudprovider/document": {"pkg/config", "pkg/cloudprovider/eventtext"},
 	"pkg/cloudprovider/service":  {"pkg/config", "pkg/cloudprovider/ipam", "pkg/cloudprovider/eventtext"},

@@ -1,0 +1,501 @@
+package migrate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+const productMetalLB = "metallb"
+
+// ttlAnyHops is the TTL of packets to a router any number of hops away: the
+// most that a document of ours takes.
+const ttlAnyHops = 254
+
+// farRestart is for how long a router keeps routes when MetalLB asks it to.
+const farRestart = "120s"
+
+// metallb carries over MetalLB, in all the forms that it has had.
+func (im *importer) metallb() {
+	im.metallbCommunities()
+	im.metallbPools()
+	im.metallbPeers()
+	for _, o := range im.of("metallb.io", "L2Advertisement") {
+		im.l2Advertisement(o)
+	}
+	for _, o := range im.of("metallb.io", "BGPAdvertisement") {
+		im.bgpAdvertisement(o)
+	}
+	for _, o := range im.of("metallb.io", "BFDProfile") {
+		o.lose("", "this release speaks no BFD: a router that dies is noticed when its hold time ends, so set a short holdTime")
+	}
+	for _, o := range im.objects {
+		switch {
+		case o.kind == "ConfigMap" && o.group == "v1" && !isKubeVIP(o):
+			im.metallbConfigMap(o)
+		case o.kind == "" && o.group == "":
+			im.bare(o)
+		}
+	}
+}
+
+func (im *importer) metallbCommunities() {
+	im.communities = map[string]string{}
+	for _, o := range im.of("metallb.io", "Community") {
+		spec := o.part("spec")
+		for _, c := range spec.items("communities") {
+			im.alias(c, c.text("name"), c.text("value"))
+			c.done()
+		}
+		finish(o, spec)
+	}
+}
+
+// alias takes in a name for a community.
+func (im *importer) alias(o *object, name, value string) {
+	if _, err := config.ParseCommunity(value); err != nil {
+		o.fault("", "the community %q of %q %v", value, name, err)
+		return
+	}
+	if before, taken := im.communities[name]; taken && before != value {
+		o.fault("", "the name %q stands for %s already", name, before)
+		return
+	}
+	im.communities[name] = value
+}
+
+// finish reports what nobody has asked for in an object and its spec.
+func finish(o, spec *object) {
+	spec.done()
+	o.done()
+}
+
+// metallbPools reads IPAddressPools. There the lowest priority number comes
+// first and 0 last, and pools that are for everybody come after all others.
+func (im *importer) metallbPools() {
+	objects := im.of("metallb.io", "IPAddressPool", "AddressPool")
+	ranks := map[uint64]int{0: 1}
+	var numbers []uint64
+	for _, o := range objects {
+		numbers = append(numbers, o.part("spec").object("serviceAllocation").number("priority", 1<<31-1))
+	}
+	slices.Sort(numbers)
+	numbers = slices.Compact(numbers)
+	slices.Reverse(numbers)
+	for _, n := range numbers {
+		if n != 0 {
+			ranks[n] = len(ranks) + 1
+		}
+	}
+	for _, o := range objects {
+		spec := o.part("spec")
+		p := pool{old: o.name, product: productMetalLB, labels: o.labels, from: o}
+		p.Addresses = spec.addresses("addresses")
+		p.AvoidBuggyIPs = spec.boolean("avoidBuggyIPs", false)
+		if !spec.boolean("autoAssign", true) {
+			p.AutoAssign = no()
+		}
+		if a := spec.object("serviceAllocation"); a != nil {
+			p.Priority = 10 * ranks[a.number("priority", 1<<31-1)]
+			a.restrict(&p)
+			a.done()
+		}
+		if o.kind == "AddressPool" {
+			im.oldKindAdvertises(o, spec)
+		}
+		im.addPool(p)
+		finish(o, spec)
+	}
+}
+
+// restrict reads for whom a pool is.
+func (o *object) restrict(p *pool) {
+	p.Namespaces = o.words("namespaces")
+	p.NamespaceSelector = o.selectors("namespaceSelectors")
+	p.ServiceSelector = o.selectors("serviceSelectors")
+	p.EnforceNamespaces = len(p.Namespaces)+len(p.NamespaceSelector) > 0
+	if len(p.ServiceSelector) > 0 {
+		o.lose("serviceSelectors", "kept for Services that ask for nothing; but one that asks for this pool or its addresses by name gets them whatever its labels are")
+	}
+}
+
+// oldKindAdvertises reads the advertisements inside of an AddressPool, the kind
+// before IPAddressPool.
+func (im *importer) oldKindAdvertises(o, spec *object) {
+	im.oldProtocol(spec, o.name, "protocol", "bgpAdvertisements")
+}
+
+func (im *importer) metallbPeers() {
+	for _, o := range im.of("metallb.io", "BGPPeer") {
+		spec := o.part("spec")
+		p := peer{old: o.name, Address: spec.text("peerAddress"), Port: spec.number("peerPort", 65535)}
+		p.LocalASN = spec.asn("myASN")
+		if presented := spec.asn("localASN"); presented != 0 {
+			p.LocalASN = presented
+			spec.note("localASN", "routers see only this AS number of us, so it takes the place of myASN")
+		}
+		spec.peerASN(&p, "peerASN", "dynamicASN")
+		p.RouterID, p.SourceAddress = spec.text("routerID"), spec.text("sourceAddress")
+		p.HoldTime, p.KeepaliveTime, p.ConnectTime = spec.duration("holdTime"), spec.duration("keepaliveTime"), spec.duration("connectTime")
+		spec.multihop(&p, "ebgpMultiHop")
+		if spec.boolean("enableGracefulRestart", false) {
+			p.GracefulRestart = farRestart
+		}
+		if spec.boolean("dualStackAddressFamily", false) {
+			p.Families = []string{"IPv4", "IPv6"}
+		}
+		spec.passwords(&p, spec.object("passwordSecret").secretName())
+		p.NodeSelector = spec.selectors("nodeSelectors")
+		spec.peerLosses("bfdProfile")
+		spec.skip("disableMP")
+		im.addPeer(spec, p)
+		finish(o, spec)
+	}
+}
+
+// secretName returns the name in a reference to a Secret.
+func (o *object) secretName() string {
+	defer o.done()
+	o.skip("namespace")
+	return o.text("name")
+}
+
+// asn reads an AS number, written as one number.
+func (o *object) asn(key string) uint64 { return o.number(key, 1<<32-1) }
+
+// peerASN reads the AS number of a router.
+func (o *object) peerASN(p *peer, key, dynamic string) {
+	p.ASN = o.asn(key)
+	if kind := o.text(dynamic); kind != "" {
+		p.ASN = kind
+	}
+}
+
+// multihop reads that a router may be any number of hops away.
+func (o *object) multihop(p *peer, key string) {
+	if !o.boolean(key, false) {
+		return
+	}
+	if p.ASN == p.LocalASN {
+		o.lose(key, "it has no effect on a router of our own AS, which may be any number of hops away")
+		return
+	}
+	p.Multihop = ttlAnyHops
+}
+
+// passwords reads where the password of a session is. Its value is not looked at.
+func (o *object) passwords(p *peer, secret string) {
+	switch plain := o.has("password"); {
+	case plain && secret != "":
+		o.fault("password", "password and passwordSecret are both set: remove one")
+	case plain:
+		p.PasswordSecret = unique("bgp-"+p.old, map[string]bool{})
+		o.lose("password", "a password is not written into a document: put it into the Secret %s beside the announcer, under the key password", p.PasswordSecret)
+	case secret != "":
+		p.PasswordSecret = secret
+		o.note("passwordSecret", "the Secret %s is read in the namespace of the announcer: copy it there", secret)
+	}
+}
+
+func (o *object) peerLosses(bfd string) {
+	if profile := o.text(bfd); profile != "" {
+		o.lose(bfd, "this release speaks no BFD: a router that dies is noticed when its hold time ends, so set a short holdTime")
+	}
+	o.drop("sessions in a VRF are not in this release", "vrf")
+	o.drop("sessions without an address (unnumbered) are not in this release", "interface")
+}
+
+// addPeer takes in a router.
+func (im *importer) addPeer(o *object, p peer) {
+	if p.Address == "" {
+		o.lose("", "the router has no address, so there is no session with it")
+		return
+	}
+	if len(p.NodeSelector) == 0 && (p.RouterID != "" || p.SourceAddress != "") {
+		o.note("", "router ID or source address are fixed, and no node selector limits the session to one Node: two Nodes with one router ID disturb each other")
+	}
+	taken := map[string]bool{}
+	for _, other := range im.peers {
+		taken[other.Name] = true
+	}
+	p.Name = unique(cmp.Or(p.old, "peer-"+strings.ReplaceAll(p.Address, ":", "-")), taken)
+	if p.old != "" && p.Name != p.old {
+		o.note("", "the peer %q is called %q now", p.old, p.Name)
+	}
+	im.peers = append(im.peers, p)
+}
+
+// peersCalled returns the new names of peers.
+func (im *importer) peersCalled(o *object, key string) []string {
+	var out []string
+	for _, name := range o.words(key) {
+		i := slices.IndexFunc(im.peers, func(p peer) bool { return p.old == name })
+		if i < 0 {
+			o.note(key, "there is no peer %q: the source ignores that name, and so does the document", name)
+			continue
+		}
+		out = append(out, im.peers[i].Name)
+	}
+	return out
+}
+
+// chosen reads which pools an advertisement of MetalLB is for.
+func (im *importer) chosen(spec *object, a *advertisement) {
+	names := spec.words("ipAddressPools")
+	selectors := spec.selectors("ipAddressPoolSelectors")
+	everything := spec.has("ipAddressPoolSelectors") && len(selectors) == 0
+	a.every = everything || len(names) == 0 && !spec.has("ipAddressPoolSelectors")
+	for _, p := range im.pools {
+		if p.product == productMetalLB && (slices.Contains(names, p.old) || matches(selectors, p.labels)) {
+			a.Pools = append(a.Pools, p.old)
+		}
+	}
+	for _, name := range names {
+		if !slices.Contains(a.Pools, name) {
+			spec.note("ipAddressPools", "there is no pool %q in what was read: the source ignores that name, and so does the document", name)
+		}
+	}
+	if len(a.Pools) == 0 && !a.every {
+		spec.note("", "it selects no pool, so nothing is announced by it")
+	}
+	if a.every {
+		a.Pools = nil
+	}
+}
+
+func (im *importer) l2Advertisement(o *object) {
+	spec := o.part("spec")
+	a := advertisement{Name: o.name, product: productMetalLB, Layer2: &layer2{}}
+	im.chosen(spec, &a)
+	a.NodeSelector = spec.selectors("nodeSelectors")
+	a.ServiceSelector = spec.selectors("serviceSelectors")
+	a.Layer2.Interfaces = spec.words("interfaces")
+	if len(a.Layer2.Interfaces) == 0 {
+		spec.note("", "MetalLB answers on every link; here it is the one link whose subnet holds the address, so that there is one MAC per address")
+	}
+	im.adverts = append(im.adverts, a)
+	finish(o, spec)
+}
+
+func (im *importer) bgpAdvertisement(o *object) {
+	spec := o.part("spec")
+	a := advertisement{Name: o.name, product: productMetalLB, BGP: &bgpRule{}}
+	im.chosen(spec, &a)
+	a.NodeSelector = spec.selectors("nodeSelectors")
+	a.ServiceSelector = spec.selectors("serviceSelectors")
+	named := spec.words("peers")
+	a.BGP.Peers = im.peersCalled(spec, "peers")
+	im.route(spec, a.BGP, "aggregationLength", "aggregationLengthV6", "localPref")
+	finish(o, spec)
+	if len(named) > 0 && len(a.BGP.Peers) == 0 {
+		spec.note("peers", "none of its peers exists, so nothing is advertised by it")
+		return
+	}
+	im.adverts = append(im.adverts, a)
+}
+
+// route reads what routers are told of an address.
+func (im *importer) route(o *object, r *bgpRule, length, lengthV6, preference string) {
+	r.AggregationLength, r.AggregationLengthV6 = o.number(length, 32), o.number(lengthV6, 128)
+	r.LocalPref = o.number(preference, 1<<32-1)
+	r.Communities = im.known(o, "communities")
+	for _, p := range im.peers {
+		if r.LocalPref != 0 && p.ASN != p.LocalASN && (len(r.Peers) == 0 || slices.Contains(r.Peers, p.Name)) {
+			o.note(preference, "the peer %s is of another AS: it never hears of a local preference", p.Name)
+		}
+	}
+}
+
+// known reads communities as numbers. Names are looked up, so that the document
+// needs none.
+func (im *importer) known(o *object, key string) []string {
+	words := o.words(key)
+	for i, text := range words {
+		if number, alias := im.communities[text]; alias {
+			words[i] = number
+			continue
+		}
+		if _, err := config.ParseCommunity(text); err != nil {
+			o.fault(key, "%q %v; the sources give a number to these names: %s", text, err, cmp.Or(quoted(slices.Sorted(maps.Keys(im.communities))), "none"))
+		}
+	}
+	return words
+}
+
+// metallbConfigMap reads MetalLB's configuration up to 0.12. It is taken from
+// whatever ConfigMap has it.
+func (im *importer) metallbConfigMap(o *object) {
+	data := o.part("data")
+	found := false
+	for _, key := range data.keys() {
+		if key != "config" && key != "config.yaml" {
+			continue
+		}
+		found = true
+		if o.name != "config" || key != "config" {
+			o.note("data."+key, "MetalLB reads the key config of the ConfigMap config; this one is taken all the same")
+		}
+		inner := im.nested(data, key)
+		im.metallbOld(inner)
+	}
+	if !found {
+		o.fault("data", "a ConfigMap of none of the products that are known here: MetalLB's has the key config; kube-vip's is called kubevip and has keys such as range-global")
+		return
+	}
+	finish(o, data)
+}
+
+// nested reads the YAML inside of a text.
+func (im *importer) nested(o *object, key string) *object {
+	inner := &importer{}
+	n := o.get(key)
+	if n == nil || !isText(n) {
+		o.fault(key, "expected the configuration as a text (%s: |)", key)
+		return nil
+	}
+	inner.read([]Source{{Name: o.source, Text: []byte(n.Value)}})
+	for _, r := range inner.faults {
+		o.fault(key, "%s", strings.TrimPrefix(r.String(), o.source+": "))
+	}
+	if len(inner.faults) > 0 || len(inner.objects) == 0 {
+		return nil
+	}
+	if len(inner.objects) > 1 {
+		o.fault(key, "a second YAML document: the configuration is a single one")
+	}
+	return im.object(o.source, o.at(key).Path, inner.objects[0].node)
+}
+
+// bare reads what is no Kubernetes object: values of a chart, or the inner
+// configuration by itself.
+func (im *importer) bare(o *object) {
+	keys := o.keys()
+	has := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(keys, n) })
+	}
+	switch {
+	case has("configInline", "existingConfigMap", "arpAddresses"):
+		im.helmValues(o)
+	case has("address-pools", "peers", "bgp-communities"):
+		im.metallbOld(o)
+	default:
+		o.fault("", "this is no object of any product that is known here, nor MetalLB's configuration or Helm values")
+	}
+}
+
+// helmValues reads the values of MetalLB's chart up to 0.12.
+func (im *importer) helmValues(o *object) {
+	if o.has("existingConfigMap") {
+		if o.has("configInline") {
+			o.fault("configInline", "existingConfigMap is set too: which of them is in force cannot be told")
+			return
+		}
+		o.fault("existingConfigMap", "the configuration is in the ConfigMap %q: import that", o.text("existingConfigMap"))
+		return
+	}
+	if inline := o.object("configInline"); inline != nil {
+		im.metallbOld(inline)
+	}
+	if text := o.text("arpAddresses"); text != "" {
+		im.addPool(pool{old: "default", product: productMetalLB, from: o, Addresses: o.address("arpAddresses", text)})
+		im.adverts = append(im.adverts, advertisement{Name: "layer2", Pools: []string{"default"}, product: productMetalLB, Layer2: &layer2{}})
+	}
+	im.class = o.text("loadBalancerClass")
+	for _, key := range o.keys() {
+		if !o.asked[key] {
+			o.skip(key)
+			o.lose(key, "a setting of how MetalLB is installed, not of what it does")
+		}
+	}
+}
+
+// metallbOld reads the configuration up to 0.12.
+func (im *importer) metallbOld(o *object) {
+	if o == nil {
+		return
+	}
+	aliases := o.object("bgp-communities")
+	for _, name := range aliases.keys() {
+		im.alias(o, name, aliases.text(name))
+	}
+	for _, profile := range o.items("bfd-profiles") {
+		profile.lose("", "this release speaks no BFD: a router that dies is noticed when its hold time ends, so set a short holdTime")
+	}
+	for i, p := range o.items("peers") {
+		im.oldPeer(p, i)
+	}
+	for _, p := range o.items("address-pools") {
+		im.oldPool(p)
+	}
+	o.done()
+}
+
+func (im *importer) oldPeer(o *object, i int) {
+	p := peer{old: fmt.Sprintf("peer-%d", i+1), Address: o.text("peer-address"), Port: o.number("peer-port", 65535)}
+	p.LocalASN = o.asn("my-asn")
+	p.ASN = o.asn("peer-asn")
+	p.RouterID, p.SourceAddress = o.text("router-id"), o.text("source-address")
+	p.HoldTime, p.KeepaliveTime = o.duration("hold-time"), o.duration("keepalive-time")
+	o.multihop(&p, "ebgp-multihop")
+	o.passwords(&p, "")
+	p.NodeSelector = o.selectors("node-selectors")
+	o.peerLosses("bfd-profile")
+	im.addPeer(o, p)
+	o.done()
+}
+
+func (im *importer) oldPool(o *object) {
+	p := pool{old: o.text("name"), product: productMetalLB, from: o}
+	if p.old == "" {
+		o.fault("name", "the pool has no name")
+	}
+	if o.has("cidr") {
+		o.note("cidr", "the key of the time before 0.3; addresses since")
+		p.Addresses = o.addresses("cidr")
+	}
+	if o.has("addresses") || !o.has("cidr") {
+		p.Addresses = append(p.Addresses, o.addresses("addresses")...)
+	}
+	p.AvoidBuggyIPs = o.boolean("avoid-buggy-ips", false)
+	if !o.boolean("auto-assign", true) {
+		p.AutoAssign = no()
+	}
+	im.oldProtocol(o, p.old, "protocol", "bgp-advertisements")
+	im.addPool(p)
+	o.done()
+}
+
+// oldProtocol reads how one pool is announced, in the forms in which the pool
+// itself says so.
+func (im *importer) oldProtocol(o *object, name, protocol, advertisements string) {
+	switch p := o.text(protocol); p {
+	case "layer2":
+		im.adverts = append(im.adverts, advertisement{Name: name, Pools: []string{name}, product: productMetalLB, Layer2: &layer2{}})
+		o.drop("a pool that is announced by layer 2 advertises nothing to routers", advertisements)
+	case "bgp":
+		im.oldRoutes(o, name, advertisements)
+	default:
+		o.fault(protocol, "expected layer2 or bgp")
+	}
+}
+
+func (im *importer) oldRoutes(o *object, name, advertisements string) {
+	items := o.items(advertisements)
+	if len(items) == 0 {
+		im.adverts = append(im.adverts, advertisement{Name: name, Pools: []string{name}, product: productMetalLB, BGP: &bgpRule{}})
+	}
+	for _, item := range items {
+		a := advertisement{Name: name, Pools: []string{name}, product: productMetalLB, BGP: &bgpRule{}}
+		if advertisements == "bgpAdvertisements" {
+			im.route(item, a.BGP, "aggregationLength", "aggregationLengthV6", "localPref")
+		} else {
+			im.route(item, a.BGP, "aggregation-length", "aggregation-length-v6", "localpref")
+		}
+		item.done()
+		im.adverts = append(im.adverts, a)
+	}
+}
