@@ -31,7 +31,7 @@ func (im *importer) metallb() {
 		im.bgpAdvertisement(o)
 	}
 	for _, o := range im.of("metallb.io", "BFDProfile") {
-		o.lose("", "this release speaks no BFD: a router that dies is noticed when its hold time ends, so set a short holdTime")
+		o.lose("", "BFD is not carried over: it takes another backend than the default one (bgp.backend) and a profile in bgp.bfdProfiles. Without it a router that dies is noticed when its hold time ends, so set a short holdTime")
 	}
 	for _, o := range im.objects {
 		switch {
@@ -203,10 +203,10 @@ func (o *object) passwords(p *peer, secret string) {
 
 func (o *object) peerLosses(bfd string) {
 	if profile := o.text(bfd); profile != "" {
-		o.lose(bfd, "this release speaks no BFD: a router that dies is noticed when its hold time ends, so set a short holdTime")
+		o.lose(bfd, "BFD is not carried over: it takes another backend than the default one (bgp.backend) and a profile in bgp.bfdProfiles. Without it a router that dies is noticed when its hold time ends, so set a short holdTime")
 	}
-	o.drop("sessions in a VRF are not in this release", "vrf")
-	o.drop("sessions without an address (unnumbered) are not in this release", "interface")
+	o.drop("a session in a VRF takes another backend than the default one: bgp.backend and bgp.peers[].vrf", "vrf")
+	o.drop("a session without an address (unnumbered) takes another backend than the default one: bgp.backend and bgp.peers[].interface", "interface")
 }
 
 // addPeer takes in a router.
@@ -423,7 +423,7 @@ func (im *importer) metallbOld(o *object) {
 		im.alias(o, name, aliases.text(name))
 	}
 	for _, profile := range o.items("bfd-profiles") {
-		profile.lose("", "this release speaks no BFD: a router that dies is noticed when its hold time ends, so set a short holdTime")
+		profile.lose("", "BFD is not carried over: it takes another backend than the default one (bgp.backend) and a profile in bgp.bfdProfiles. Without it a router that dies is noticed when its hold time ends, so set a short holdTime")
 	}
 	for i, p := range o.items("peers") {
 		im.oldPeer(p, i)
