@@ -68,7 +68,7 @@ func newCommand(ctx context.Context) (*cobra.Command, error) {
 		return manage(cmd, args)
 	}
 	looking := inspect.Options{Program: "ccm-baremetal", Cluster: func() inspect.Cluster { return &inspect.Connection{} }}
-	cmd.AddCommand(inspect.NewCheckConfigCommand(looking), inspect.NewAllocationsCommand(looking), newCleanupCommand())
+	cmd.AddCommand(inspect.NewCheckConfigCommand(looking), inspect.NewAllocationsCommand(looking), inspect.NewImportCommand(looking), newCleanupCommand())
 	describe(cmd, own)
 	return cmd, nil
 }

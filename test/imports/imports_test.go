@@ -53,7 +53,7 @@ var ours = map[string][]string{
 	"pkg/cloudprovider/service":  {"pkg/config", "pkg/cloudprovider/ipam", "pkg/cloudprovider/eventtext"},
 	"pkg/cloudprovider":          {"pkg/config", "pkg/cloudprovider/ipam", "pkg/cloudprovider/document", "pkg/cloudprovider/service", "pkg/cloudprovider/watchdog", "pkg/cloudprovider/instances"},
 	"pkg/cloudprovider/watchdog": {"pkg/config"},
-	"pkg/cloudprovider/inspect":  {"pkg/config", "pkg/cloudprovider/document", "pkg/cloudprovider/service"},
+	"pkg/cloudprovider/inspect":  {"pkg/config", "pkg/migrate", "pkg/cloudprovider/document", "pkg/cloudprovider/service"},
 	"pkg/announcer/election":     {"pkg/config"},
 	"pkg/announcer/plan":         {"pkg/config", "pkg/announcer/election"},
 	"pkg/announcer":              {"pkg/config", "pkg/announcer/plan"},

@@ -60,6 +60,8 @@ func api(t *testing.T, objects map[string]any) (kubeconfig string) {
 		if r.Method != http.MethodGet || !ok {
 			w.WriteHeader(http.StatusNotFound)
 			object = apierrors.NewNotFound(v1.Resource("any"), r.URL.Path).Status()
+		} else if refusal, is := object.(metav1.Status); is {
+			w.WriteHeader(int(refusal.Code))
 		}
 		if err := json.NewEncoder(w).Encode(object); err != nil {
 			t.Error(err)
