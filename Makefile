@@ -43,6 +43,7 @@ update: ## Rewrite golden files and generated references
 	go test ./pkg/... -update
 	cd tools/templates && CGO_ENABLED=0 go test . -update
 	cd tools/install && CGO_ENABLED=0 go test . -update
+	cd tools/monitoring && CGO_ENABLED=0 go test . -update
 
 .PHONY: bench
 bench: ## Run the benchmarks, each beside what it is compared with
