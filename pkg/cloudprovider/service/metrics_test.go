@@ -1,7 +1,10 @@
 package service
 
 import (
+	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +19,32 @@ import (
 var stable = []string{"ccm_baremetal_pool_addresses", "ccm_baremetal_pool_addresses_used", "ccm_baremetal_pool_addresses_cooling",
 	"ccm_baremetal_services_waiting", "ccm_baremetal_services_moving", "ccm_baremetal_service_patches_total",
 	"ccm_baremetal_duplicate_addresses_total", "ccm_baremetal_status_repairs_total", "ccm_baremetal_restored_services"}
+
+// The two metrics whose samples depend on time or on what came together.
+const (
+	latencyText = `# HELP ccm_baremetal_allocation_latency_seconds [ALPHA] From the creation of a Service, or from its becoming a LoadBalancer, to the writing of its first address.
+# TYPE ccm_baremetal_allocation_latency_seconds histogram
+`
+	decisionsText = `# HELP ccm_baremetal_decisions_total [ALPHA] How often it was decided about a Service, by the reason of the outcome.
+# TYPE ccm_baremetal_decisions_total counter
+`
+)
+
+// described fails unless a metric is gathered with this help and of this kind.
+func described(t *testing.T, registry metrics.KubeRegistry, want string) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, f := range families {
+		all = append(all, fmt.Sprintf("# HELP %s %s\n# TYPE %[1]s %[3]s\n", f.GetName(), f.GetHelp(), strings.ToLower(f.GetType().String())))
+	}
+	if !slices.Contains(all, want) {
+		t.Errorf("no\n%samong\n%s", want, strings.Join(all, ""))
+	}
+}
 
 func TestLatencyIsThatOfTheFirstAddress(t *testing.T) {
 	api := newAPIServer()
@@ -41,6 +70,7 @@ func TestLatencyIsThatOfTheFirstAddress(t *testing.T) {
 	if n, sum := h.GetSampleCount(), h.GetSampleSum(); n != 2 || sum < 3598 || sum > 3600+patience.Seconds() {
 		t.Errorf("an hour and next to nothing: %d samples make %v s", n, sum)
 	}
+	described(t, registry, latencyText)
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("promlint: %v, %v", problems, err)
 	}
@@ -68,6 +98,7 @@ func TestMetrics(t *testing.T) {
 	if err := testutil.GatherAndCompare(registry, golden, stable...); err != nil {
 		t.Error(err)
 	}
+	described(t, registry, decisionsText)
 	decided := l.counts.decisionsByReason()
 	if decided[ipam.Allocated] < 2 || decided[ipam.PoolExhausted] < 1 || decided[ipam.FamilyUnavailable] < 1 || len(decided) != 3 {
 		t.Errorf("decisions: %v", decided)
