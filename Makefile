@@ -40,7 +40,7 @@ lint: ## Run only the linters
 
 .PHONY: update
 update: ## Rewrite golden files and generated references
-	go test ./pkg/... -update
+	go test ./pkg/... ./cmd/kubectl-baremetal -update
 	cd tools/templates && CGO_ENABLED=0 go test . -update
 	cd tools/install && CGO_ENABLED=0 go test . -update
 	cd tools/monitoring && CGO_ENABLED=0 go test . -update

@@ -29,6 +29,7 @@ var pure = []string{
 	"pkg/announcer/settling",
 	"pkg/announcer/replay",
 	"pkg/migrate",
+	"pkg/diagnose",
 }
 
 // impure is what a pure package must not import itself. An entry that ends in
@@ -46,6 +47,7 @@ var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "T
 
 // ours says which of our own packages a package may import.
 var ours = map[string][]string{
+	"pkg/diagnose":               {},
 	"pkg/config":                 {},
 	"pkg/migrate":                {"pkg/config"},
 	"pkg/cloudprovider/ipam":     {"pkg/config"},
@@ -82,8 +84,9 @@ var foreign = map[string][]string{
 
 // linked is what a binary must not contain, however indirectly.
 var linked = map[string][]string{
-	"cmd/announcer":     {"k8s.io/cloud-provider", "k8s.io/apiserver", "github.com/osrg/gobgp/v4/pkg/server", "google.golang.org/grpc"},
-	"cmd/ccm-baremetal": {"github.com/osrg/gobgp", "github.com/hashicorp/memberlist", "github.com/mdlayher/", "github.com/vishvananda/netlink"},
+	"cmd/announcer":         {"k8s.io/cloud-provider", "k8s.io/apiserver", "github.com/osrg/gobgp/v4/pkg/server", "google.golang.org/grpc"},
+	"cmd/kubectl-baremetal": {"github.com/osrg/gobgp/v4/pkg/server", "github.com/hashicorp/memberlist", "github.com/mdlayher/", "github.com/vishvananda/netlink"},
+	"cmd/ccm-baremetal":     {"github.com/osrg/gobgp", "github.com/hashicorp/memberlist", "github.com/mdlayher/", "github.com/vishvananda/netlink"},
 }
 
 type listed struct {

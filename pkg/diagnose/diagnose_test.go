@@ -1,0 +1,175 @@
+package diagnose
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+// sound is a cluster in which nothing is wrong.
+func sound() Facts {
+	f := Facts{
+		Controller: Known[Lease]{Value: Lease{Holder: "ccm-1", Age: 2 * time.Second, For: 15 * time.Second}},
+		Announcers: Known[DaemonSet]{Value: DaemonSet{Wanted: 2, Ready: 2}},
+		Config:     Known[Configuration]{Value: Configuration{User: "aa", Accepted: "aa"}},
+		Proxy:      Known[Proxy]{Value: Proxy{Mode: "nftables"}},
+	}
+	for _, name := range []string{"n1", "n2"} {
+		f.Nodes.Value = append(f.Nodes.Value, Node{Name: name, Ready: true, Heartbeat: Known[time.Duration]{Value: 4 * time.Second}})
+		f.Views = append(f.Views, View{Node: name, Members: []string{"n1", "n2"}, Config: map[string]string{"n1": "aa", "n2": "aa"}})
+	}
+	return f
+}
+
+func find(t *testing.T, checks []Check, name string) Check {
+	t.Helper()
+	i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no check %s", name)
+	}
+	return checks[i]
+}
+
+func value(s string) *string { return &s }
+
+func TestASoundClusterHasNothingButWhatCannotBeSeen(t *testing.T) {
+	for _, c := range Run(sound()) {
+		want := OK
+		if c.Name == "mtu" {
+			want = Unknown
+		}
+		if c.Verdict != want {
+			t.Errorf("%+v, want %s", c, want)
+		}
+	}
+}
+
+func TestChecks(t *testing.T) {
+	const unseen = "no right"
+	tests := []struct {
+		check   string
+		name    string
+		change  func(*Facts)
+		verdict Verdict
+		seen    string
+	}{
+		{"controller", "nobody", func(f *Facts) { f.Controller.Value = Lease{} }, Fail, "no controller leads"},
+		{"controller", "silent", func(f *Facts) { f.Controller.Value.Age = time.Minute }, Fail, "silent for 1m0s"},
+		{"controller", "unseen", func(f *Facts) { f.Controller.Why = unseen }, Unknown, unseen},
+		{"announcers", "none", func(f *Facts) { f.Announcers.Value.Ready = 0 }, Fail, "0 of 2 ready"},
+		{"announcers", "some", func(f *Facts) { f.Announcers.Value.Ready = 1 }, Warn, "1 of 2 ready"},
+		{"announcers", "unseen", func(f *Facts) { f.Announcers.Why = unseen }, Unknown, unseen},
+		{"configuration", "none", func(f *Facts) { f.Config.Value = Configuration{} }, Fail, "no document"},
+		{"configuration", "not accepted", func(f *Facts) { f.Config.Value.User = "bb" }, Fail, "hash aa is in force, not bb"},
+		{"configuration", "faults", func(f *Facts) { f.Config.Value.Faults = "unknown key" }, Fail, "unknown key"},
+		{"configuration", "a file", func(f *Facts) { f.Config.Value.User = "" }, Warn, "no ConfigMap"},
+		{"configuration", "unseen", func(f *Facts) { f.Config.Why = unseen }, Unknown, unseen},
+		{"exclude-label", "kubeadm's", func(f *Facts) { f.Nodes.Value[0].Exclude = value("") }, Warn, "n1 (present and empty, as kubeadm sets it)"},
+		{"exclude-label", "everywhere", func(f *Facts) { f.Nodes.Value[0].Exclude, f.Nodes.Value[1].Exclude = value(""), value("true") }, Fail, "no Node is left"},
+		{"exclude-label", "false", func(f *Facts) { f.Nodes.Value[0].Exclude = value("false") }, OK, "does not count"},
+		{"exclude-label", "ignored", func(f *Facts) { f.Nodes.Value[0].Exclude, f.Config.Value.IgnoreExclude = value(""), true }, OK, "ignores it"},
+		{"exclude-label", "Windows is no way out", func(f *Facts) { f.Nodes.Value[0].Exclude, f.Nodes.Value[1].Windows = value(""), true }, Fail, "no Node is left"},
+		{"gossip", "one way", func(f *Facts) { f.Views[1].Members = []string{"n2"} }, Fail, "n2 does not see n1"},
+		{"gossip", "one not asked", func(f *Facts) { f.Views[1].Why = unseen }, Unknown, "not asked: n2 (no right)"},
+		{"gossip", "none asked", func(f *Facts) { f.Views = nil }, Unknown, "no announcer could be asked"},
+		{"same-configuration", "another", func(f *Facts) { f.Views[0].Config["n2"] = "bb" }, Warn, "n2 (bb)"},
+		{"same-configuration", "none asked", func(f *Facts) { f.Views = nil }, Unknown, "no announcer"},
+		{"kube-proxy", "ipvs", func(f *Facts) { f.Proxy.Value.Mode = "ipvs" }, Fail, "without strictARP"},
+		{"kube-proxy", "strict", func(f *Facts) { f.Proxy.Value = Proxy{"ipvs", true} }, OK, "with strictARP"},
+		{"kube-proxy", "unseen", func(f *Facts) { f.Proxy.Why = unseen }, Unknown, unseen},
+		{"ports", "clash", func(f *Facts) { f.Pods.Value = []Pod{{Name: "a/b", Node: "n1", Ports: []int{7957}}} }, Fail, "a/b on n1 has 7957 (health and metrics)"},
+		{"ports", "ours", func(f *Facts) { f.Pods.Value = []Pod{{Name: "a/b", Node: "n1", Ports: []int{7957}, Ours: true}} }, OK, ""},
+		{"ports", "unseen", func(f *Facts) { f.Pods.Why = unseen }, Unknown, unseen},
+		{"rights", "missing", func(f *Facts) { f.Denied.Value = Rights()[:1] }, Fail, "ccm-baremetal may not get services"},
+		{"rights", "unseen", func(f *Facts) { f.Denied.Why = unseen }, Unknown, unseen},
+		{"other-products", "MetalLB", func(f *Facts) {
+			f.Pods.Value = []Pod{{Name: "metallb-system/speaker-x", Images: []string{"quay.example/metallb/speaker:v1"}}}
+		}, Warn, "MetalLB (Pod metallb-system/speaker-x)"},
+		{"other-products", "servicelb", func(f *Facts) { f.Pods.Value = []Pod{{Name: "kube-system/svclb-traefik-1"}} }, Warn, "k3s servicelb"},
+		{"other-products", "Cilium", func(f *Facts) { f.Others.Value = []string{"Cilium (enable-l2-announcements)"} }, Warn, "Cilium"},
+		{"other-products", "unseen", func(f *Facts) { f.Others.Why = unseen }, Unknown, unseen},
+		{"clocks", "ahead", func(f *Facts) { f.Nodes.Value[0].Heartbeat.Value = -time.Minute }, Warn, "n1 is 1m0s ahead"},
+		{"clocks", "behind", func(f *Facts) { f.Nodes.Value[0].Heartbeat.Value = time.Minute }, Warn, "1m0s old"},
+		{"clocks", "a dead node is not behind", func(f *Facts) { f.Nodes.Value[0] = Node{Name: "n1", Heartbeat: Known[time.Duration]{Value: time.Hour}} }, OK, ""},
+		{"clocks", "ours", func(f *Facts) { f.Clock.Value = time.Minute }, Warn, "differs from the one here by 1m0s"},
+		{"clocks", "no Lease", func(f *Facts) { f.Nodes.Value[0].Heartbeat.Why = unseen }, Unknown, "n1"},
+		{"rp_filter", "aside", func(f *Facts) { f.Views[0].Aside = []string{"eth1"} }, Unknown, "n1 (eth1)"},
+		{"rp_filter", "not asked", func(f *Facts) { f.Views[0].Why = unseen }, Unknown, "only 1 of 2"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.check+"/"+tt.name, func(t *testing.T) {
+			f := sound()
+			tt.change(&f)
+			c := find(t, Run(f), tt.check)
+			if c.Verdict != tt.verdict || !strings.Contains(c.Seen, tt.seen) {
+				t.Errorf("%+v, want %s and %q", c, tt.verdict, tt.seen)
+			}
+			if c.Verdict == Fail && c.Do == "" {
+				t.Error("it does not say what to do")
+			}
+		})
+	}
+}
+
+func TestWorst(t *testing.T) {
+	for want, verdicts := range map[Verdict][]Verdict{
+		OK: {OK}, Unknown: {OK, Unknown}, Warn: {Warn, Unknown}, Fail: {Warn, Fail, Unknown},
+	} {
+		var checks []Check
+		for _, v := range verdicts {
+			checks = append(checks, Check{Verdict: v})
+		}
+		if got := Worst(checks); got != want {
+			t.Errorf("%v: %s, want %s", verdicts, got, want)
+		}
+	}
+}
+
+// What the roles grant beyond Rights is for Nodes and for reviews of tokens,
+// which an installation for load balancers alone does without.
+func TestRightsAreThoseOfTheRoles(t *testing.T) {
+	granted := map[Right]bool{}
+	for account, file := range map[string]string{"ccm-baremetal": "ccm-rbac.yaml", "announcer": "announcer-rbac.yaml"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "manifests", "base", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range strings.Split(string(text), "\n---\n") {
+			var role struct {
+				Kind  string
+				Rules []struct{ APIGroups, Resources, ResourceNames, Verbs []string }
+			}
+			if err := yaml.Unmarshal([]byte(part), &role); err != nil {
+				t.Fatal(err)
+			}
+			for _, rule := range role.Rules {
+				names := rule.ResourceNames
+				if len(names) == 0 {
+					names = []string{""}
+				}
+				for _, resource := range rule.Resources {
+					for _, name := range names {
+						for _, verb := range rule.Verbs {
+							granted[Right{account, verb, rule.APIGroups[0], resource, name, role.Kind == "Role"}] = true
+						}
+					}
+				}
+			}
+		}
+	}
+	var missing []Right
+	for _, r := range Rights() {
+		if !granted[r] {
+			missing = append(missing, r)
+		}
+	}
+	if diff := cmp.Diff([]Right(nil), missing); diff != "" {
+		t.Errorf("asked for, and in no role:\n%s", diff)
+	}
+}
