@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/fence"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/instances"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/service"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/watchdog"
@@ -31,8 +32,13 @@ import (
 const component = "ccm-baremetal"
 
 // New builds the provider out of the framework's configuration. The ConfigMaps
-// and the Secret are in namespace. It registers metrics: call it once.
+// and the Secret are in namespace. It registers metrics: call it once. All
+// clients that are made of c from then on write only while this process leads,
+// if it takes part in the election of a leader.
 func New(c *appconfig.CompletedConfig, namespace string) *Provider {
+	if e := c.ComponentConfig.Generic.LeaderElection; e.LeaderElect {
+		c.Kubeconfig.Wrap(fence.New(e.RenewDeadline.Duration).Wrap)
+	}
 	log := slog.New(logr.ToSlogHandler(klog.Background()))
 	client := c.ClientBuilder.ClientOrDie(component)
 	events := c.EventBroadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: component})

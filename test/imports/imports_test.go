@@ -53,7 +53,7 @@ var ours = map[string][]string{
 	"pkg/cloudprovider/ipam":     {"pkg/config"},
 	"pkg/cloudprovider/document": {"pkg/config", "pkg/cloudprovider/eventtext"},
 	"pkg/cloudprovider/service":  {"pkg/config", "pkg/cloudprovider/ipam", "pkg/cloudprovider/eventtext"},
-	"pkg/cloudprovider":          {"pkg/config", "pkg/cloudprovider/ipam", "pkg/cloudprovider/document", "pkg/cloudprovider/service", "pkg/cloudprovider/watchdog", "pkg/cloudprovider/instances"},
+	"pkg/cloudprovider":          {"pkg/config", "pkg/cloudprovider/ipam", "pkg/cloudprovider/document", "pkg/cloudprovider/service", "pkg/cloudprovider/watchdog", "pkg/cloudprovider/instances", "pkg/cloudprovider/fence"},
 	"pkg/cloudprovider/watchdog": {"pkg/config"},
 	"pkg/cloudprovider/inspect":  {"pkg/config", "pkg/migrate", "pkg/cloudprovider/document", "pkg/cloudprovider/service"},
 	"pkg/announcer/election":     {"pkg/config"},
@@ -70,6 +70,7 @@ var ours = map[string][]string{
 	"pkg/announcer/ask":          {"pkg/config", "pkg/announcer/plan", "pkg/announcer/replay", "pkg/announcer/status"},
 
 	"pkg/cloudprovider/eventtext":        {},
+	"pkg/cloudprovider/fence":            {},
 	"pkg/cloudprovider/instances":        {"pkg/config", "pkg/cloudprovider/eventtext", "pkg/cloudprovider/instances/decide"},
 	"pkg/cloudprovider/instances/decide": {"pkg/config"},
 }
