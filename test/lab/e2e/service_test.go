@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"strings"
 	"sync"
@@ -437,11 +439,32 @@ func TestFrozenLeaderCannotGiveAnAddressTwice(t *testing.T) {
 	for _, s := range made {
 		address(t, s) // by the other, once the Lease has run out
 	}
+	before := held(t, "frozen")
+	distinct(t, before, 10)
+	eventually(t, "the new leader to be done", func(context.Context) error {
+		if n := serviceWrites(t, time.Now().Add(-2*time.Second)); n > 0 {
+			return fmt.Errorf("%d writes in the last two seconds", n)
+		}
+		return nil
+	})
+
+	awake := time.Now()
 	must(t, leader.Resume())
-	time.Sleep(3 * time.Second)
-	distinct(t, held(t, "frozen"), 10)
+	// It tries for ten seconds to get its Lease back, and then ends.
+	eventually(t, "the former leader to end", func(context.Context) error {
+		if leader.Running() {
+			return errors.New("it runs")
+		}
+		return nil
+	})
+	if n := serviceWrites(t, awake); n > 0 {
+		t.Errorf("%d writes of services since the former leader woke up", n)
+	}
+	if after := held(t, "frozen"); !maps.Equal(before, after) {
+		t.Errorf("before it woke up: %v, after: %v", before, after)
+	}
 	for i := range 2 {
-		if p := installed.CCM(i); !p.Running() { // who has lost its Lease ends
+		if p := installed.CCM(i); !p.Running() {
 			_, err := installed.StartCCM(i)
 			must(t, err)
 		}
@@ -452,10 +475,12 @@ func TestFrozenLeaderCannotGiveAnAddressTwice(t *testing.T) {
 func leading(t *testing.T) *lab.Process {
 	t.Helper()
 	for i := range 2 {
-		// Both run on one host, so the holder's name does not tell them apart;
-		// what only a leader does, does.
-		if strings.Contains(installed.CCM(i).Log(), "became leader") || strings.Contains(installed.CCM(i).Log(), "successfully acquired lease") {
-			if p := installed.CCM(i); p.Running() {
+		// Both run on one host, so the holder's name does not tell them apart,
+		// and the log is also that of the processes before this one. But each
+		// line has the process' number.
+		p := installed.CCM(i)
+		for line := range strings.Lines(p.Log()) {
+			if p.Running() && strings.Contains(line, fmt.Sprintf(" %d ", p.PID)) && strings.Contains(line, "became leader") {
 				return p
 			}
 		}
