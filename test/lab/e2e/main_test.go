@@ -65,7 +65,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, cluster.Down()) }()
-	installed, err = product.Install(ctx, cluster, product.Options{Config: document, CCMs: 2, Out: os.Stderr})
+	installed, err = product.Install(ctx, cluster, product.Options{Manifests: "bgp", Config: document, CCMs: 2, Out: os.Stderr})
 	if err != nil {
 		return 1, err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
 )
 
-// manifests/base is what this installation was made by; the example is only
+// manifests/bgp, and with it manifests/base, is what this installation was made by; the example is only
 // asked whether the API server would take it, as it would replace the document.
 func TestExampleManifestsAreValid(t *testing.T) {
 	root, err := product.Root(t.Context())

@@ -92,15 +92,29 @@ func rights(t *testing.T, account string) []right {
 	client := cluster.Client().RbacV1()
 	everywhere, err := client.ClusterRoles().Get(bounded(t), account, metav1.GetOptions{})
 	must(t, err)
-	roles, err := client.Roles("").List(bounded(t), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=ccm-baremetal"})
-	must(t, err)
 	all := ofRules("", everywhere.Rules)
-	for _, role := range roles.Items {
-		if role.Name == account {
-			all = append(all, ofRules(role.Namespace, role.Rules)...)
-		}
+	for _, role := range boundTo(t, account) {
+		all = append(all, ofRules(role.Namespace, role.Rules)...)
 	}
 	return all
+}
+
+// boundTo returns the roles of ours that are bound to an account.
+func boundTo(t *testing.T, account string) []rbacv1.Role {
+	t.Helper()
+	client := cluster.Client().RbacV1()
+	bindings, err := client.RoleBindings("").List(bounded(t), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=ccm-baremetal"})
+	must(t, err)
+	var out []rbacv1.Role
+	for _, b := range bindings.Items {
+		if !slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool { return s.Name == account && s.Namespace == product.Namespace }) {
+			continue
+		}
+		role, err := client.Roles(b.Namespace).Get(bounded(t), b.RoleRef.Name, metav1.GetOptions{})
+		must(t, err)
+		out = append(out, *role)
+	}
+	return out
 }
 
 func ofRules(namespace string, rules []rbacv1.PolicyRule) []right {

@@ -1,6 +1,7 @@
 package product
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,10 +37,11 @@ const (
 // Options say what of the product to run. The zero value runs one CCM and an
 // announcer on every node, without any configuration.
 type Options struct {
-	Config string // the user's document; empty: none
-	CCMs   int    // default 1; less than 0: none
-	Nodes  []string
-	Out    io.Writer
+	Manifests string // the directory in manifests to apply; empty: base
+	Config    string // the user's document; empty: none
+	CCMs      int    // default 1; less than 0: none
+	Nodes     []string
+	Out       io.Writer
 }
 
 // Product is an installation in a lab.
@@ -53,7 +55,7 @@ type Product struct {
 	pods        string              // selects those of the announcers' DaemonSet
 }
 
-// Install builds the product, applies manifests/base and starts what Options
+// Install builds the product, applies its manifests and starts what Options
 // say. It does not wait for anything to be ready. Until ctx ends, the pods of the
 // announcers' DaemonSet are as ready as the announcers are.
 func Install(ctx context.Context, l *lab.Lab, o Options) (*Product, error) {
@@ -104,8 +106,9 @@ func prepare(ctx context.Context, l *lab.Lab, o Options) (*Product, error) {
 	if err := Build(ctx, root, p.dir, p.out); err != nil {
 		return nil, err
 	}
-	fmt.Fprintln(p.out, "applying manifests/base")
-	if _, err := l.Kubectl(ctx, "apply", "-k", filepath.Join(root, "manifests", "base")); err != nil {
+	manifests := filepath.Join("manifests", cmp.Or(o.Manifests, "base"))
+	fmt.Fprintln(p.out, "applying", manifests)
+	if _, err := l.Kubectl(ctx, "apply", "-k", filepath.Join(root, manifests)); err != nil {
 		return nil, err
 	}
 	if err := p.readManifests(ctx); err != nil {
