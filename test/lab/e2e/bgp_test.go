@@ -43,18 +43,8 @@ var routed = []string{"n1", "n2", "n3"}
 // and the packets of a client behind it judge.
 func TestRoutedService(t *testing.T) {
 	router := newFRR(t)
-	t.Cleanup(func() {
-		must(t, installed.Configure(context.Background(), document))
-		inForce(t, document)
-		eventually(t, "the sessions to end", func(ctx context.Context) error {
-			found, err := router.neighbours(ctx)
-			if err == nil && len(found) > 0 {
-				err = fmt.Errorf("there are %v", found)
-			}
-			return err
-		})
-	})
-	t.Cleanup(func() { startMissing(t) })
+	defer restoreDocument(t, router) // not a Cleanup: the context of the test ends before those
+	defer startMissing(t)
 	t.Cleanup(func() {
 		err := cluster.Client().CoreV1().Secrets(product.Namespace).Delete(context.Background(), bgpSecret, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -76,6 +66,14 @@ func TestRoutedService(t *testing.T) {
 	t.Run("DrainLosesNothing", func(t *testing.T) { routedDrainLosesNothing(t, router, vip) })
 	t.Run("EndLosesNothing", func(t *testing.T) { routedEndLosesNothing(t, router, vip) })
 	t.Run("RestartLosesNothing", func(t *testing.T) { routedRestartLosesNothing(t, router, vip) })
+}
+
+// restoreDocument returns to the document of all other tests, and waits until the
+// announcers have taken leave of the router.
+func restoreDocument(t *testing.T, router *frr) {
+	must(t, installed.Configure(context.Background(), document))
+	inForce(t, document)
+	router.waitNeighbours()
 }
 
 func configureRoutes(t *testing.T, settings string) {
