@@ -125,12 +125,16 @@ func (l *Lab) kubeconfigFor(ctx context.Context, server, namespace, serviceAccou
 }
 
 func (l *Lab) writeKubeconfig(path, server, user, token string) error {
+	return clientcmd.WriteToFile(*l.kubeconfig(server, user, token), path)
+}
+
+func (l *Lab) kubeconfig(server, user, token string) *api.Config {
 	config := api.NewConfig()
 	config.Clusters["lab"] = &api.Cluster{Server: server, CertificateAuthority: l.pki(caCert)}
 	config.AuthInfos[user] = &api.AuthInfo{Token: token}
 	config.Contexts["lab"] = &api.Context{Cluster: "lab", AuthInfo: user}
 	config.CurrentContext = "lab"
-	return clientcmd.WriteToFile(*config, path)
+	return config
 }
 
 // Kubectl runs kubectl as administrator and returns what it printed.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
 // startTimeout bounds the wait for one component. They need seconds; a machine
@@ -53,11 +54,26 @@ func (l *Lab) StopEtcd() error { return l.killOwn(ControlPlane, "etcd") }
 // StartAPI starts the API server and returns when it is ready, for which it
 // needs etcd.
 func (l *Lab) StartAPI(ctx context.Context) error {
-	p, err := l.startOwn(ControlPlane, "kube-apiserver", l.state.Binaries["kube-apiserver"],
+	return l.runAPI(ctx, apiServer{name: "kube-apiserver", port: APIPort, prefix: "/registry", audit: l.auditLog(), client: l.client})
+}
+
+// An apiServer is one of those on the control plane host.
+type apiServer struct {
+	name   string
+	port   uint16
+	prefix string // of its data in etcd
+	audit  string // the file of its audit log
+	client *kubernetes.Clientset
+}
+
+// runAPI starts an API server and returns when it is ready.
+func (l *Lab) runAPI(ctx context.Context, a apiServer) error {
+	p, err := l.startOwn(ControlPlane, a.name, l.state.Binaries["kube-apiserver"],
 		"--etcd-servers", etcdURL,
+		"--etcd-prefix", a.prefix,
 		"--bind-address", "0.0.0.0",
 		"--advertise-address", l.controlPlane().IPv4.String(),
-		"--secure-port", fmt.Sprint(APIPort),
+		"--secure-port", fmt.Sprint(a.port),
 		"--tls-cert-file", l.pki(serverCert),
 		"--tls-private-key-file", l.pki(serverKey),
 		"--token-auth-file", l.pki(tokenFile),
@@ -68,14 +84,14 @@ func (l *Lab) StartAPI(ctx context.Context) error {
 		"--service-cluster-ip-range", servicesV4+","+servicesV6,
 		"--allow-privileged",
 		"--audit-policy-file", filepath.Join(l.dir, "audit-policy.yaml"),
-		"--audit-log-path", l.auditLog(),
+		"--audit-log-path", a.audit,
 		"--audit-log-maxsize", "100000", // megabytes: never start another file
 		"--cert-dir", l.pki(""))
 	if err != nil {
 		return err
 	}
-	return l.waitFor(ctx, p, "/readyz of kube-apiserver", func(ctx context.Context) bool {
-		return l.client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil
+	return l.waitFor(ctx, p, "/readyz of "+a.name, func(ctx context.Context) bool {
+		return a.client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -149,17 +150,19 @@ func (p *Product) issueKubeconfigs(ctx context.Context) error {
 }
 
 // StartCCM starts the CCM number i on the control plane host, without
-// capabilities, as its manifest says.
-func (p *Product) StartCCM(i int) (*lab.Process, error) { return p.StartCCMBy(p.kubeconfigs[CCM], i) }
+// capabilities, as its manifest says, and with more flags.
+func (p *Product) StartCCM(i int, flags ...string) (*lab.Process, error) {
+	return p.StartCCMBy(p.kubeconfigs[CCM], i, flags...)
+}
 
 // StartCCMBy starts a CCM that reaches the API server by another kubeconfig.
-func (p *Product) StartCCMBy(kubeconfig string, i int) (*lab.Process, error) {
+func (p *Product) StartCCMBy(kubeconfig string, i int, flags ...string) (*lab.Process, error) {
 	argv := append(confined("-all"), filepath.Join(p.dir, CCM),
 		"--kubeconfig", kubeconfig,
 		"--authentication-kubeconfig", kubeconfig,
 		"--authorization-kubeconfig", kubeconfig,
 		"--secure-port", fmt.Sprint(CCMPort+i))
-	return p.Lab.Start(lab.ControlPlane, ccmName(i), append(argv, p.arguments[CCM]...), nil)
+	return p.Lab.Start(lab.ControlPlane, ccmName(i), slices.Concat(argv, p.arguments[CCM], flags), nil)
 }
 
 // StartAnnouncer starts the announcer of a node, with NET_RAW as its only
