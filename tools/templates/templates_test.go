@@ -45,7 +45,7 @@ var values = map[string]string{
 	"IMAGE_URL": "http://192.0.2.2/node.raw", "IMAGE_CHECKSUM": "http://192.0.2.2/node.raw.sha256sum",
 	"NODE_INTERFACE": "eth0", "NODE_IP_START": "192.0.2.11", "NODE_IP_END": "192.0.2.40", "NODE_NETWORK_PREFIX": "24", "NODE_GATEWAY": "192.0.2.1",
 	"NODE_IP": "192.0.2.11", "NODE_NAME": "n1", "INFRASTRUCTURE_GROUP": "infrastructure.cluster.x-k8s.io", "MACHINE_TEMPLATE_KIND": "SomeMachineTemplate",
-	"SERVICE_ADDRESSES": "192.0.2.100-192.0.2.150",
+	"CHART_REPOSITORY": "https://charts.invalid", "SERVICE_ADDRESSES": "192.0.2.100-192.0.2.150",
 	"MANAGEMENT_SERVER": "https://192.0.2.3:6443", "MANAGEMENT_CA": "Y2E=", "MANAGEMENT_TOKEN": "token",
 }
 
@@ -189,6 +189,8 @@ func typeOf(apiVersion, kind string) any {
 		return &bootstrapv1beta1.KubeadmConfigTemplate{}
 	case "addons.cluster.x-k8s.io/v1beta2 ClusterResourceSet":
 		return &addonsv1.ClusterResourceSet{}
+	case "addons.cluster.x-k8s.io/v1alpha1 HelmChartProxy":
+		return &helmChartProxy{}
 	case "infrastructure.cluster.x-k8s.io/v1beta2 Metal3Cluster", "infrastructure.cluster.x-k8s.io/v1beta1 Metal3Cluster":
 		return &metal3Cluster{}
 	case "infrastructure.cluster.x-k8s.io/v1beta2 Metal3MachineTemplate", "infrastructure.cluster.x-k8s.io/v1beta1 Metal3MachineTemplate":
