@@ -1,0 +1,77 @@
+package migrate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// deepest is how many lists of objects may be in one another.
+const deepest = 8
+
+// read takes the sources apart into objects.
+func (im *importer) read(sources []Source) {
+	for _, s := range sources {
+		yamls := yaml.NewDecoder(bytes.NewReader(bytes.TrimPrefix(s.Text, []byte("\ufeff"))))
+		found := false
+		for {
+			var root yaml.Node
+			err := yamls.Decode(&root)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				im.fault(Remark{Source: s.Name, Message: invalid(s.Text, err)})
+				found = true
+				break
+			}
+			if len(root.Content) > 0 && !isNull(root.Content[0]) {
+				found = true
+				im.add(s.Name, root.Content[0], 0)
+			}
+		}
+		if !found {
+			im.fault(Remark{Source: s.Name, Message: "there is nothing in it"})
+		}
+	}
+}
+
+// invalid says why a text is no YAML.
+func invalid(text []byte, err error) string {
+	for i, line := range strings.Split(string(text), "\n") {
+		indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
+		if strings.Contains(indent, "\t") && strings.TrimSpace(line) != "" {
+			return fmt.Sprintf("line %d: a tab in the indentation: YAML takes blanks only", i+1)
+		}
+	}
+	return "no valid YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")
+}
+
+// add takes in one document, or the items of a list of objects.
+func (im *importer) add(source string, n *yaml.Node, depth int) {
+	o := im.object(source, "", n)
+	if o == nil {
+		return
+	}
+	o.kind = o.text("kind")
+	apiVersion := o.text("apiVersion")
+	o.group, _, _ = strings.Cut(apiVersion, "/")
+	if strings.HasSuffix(o.kind, "List") && depth < deepest {
+		o.skip("metadata")
+		for _, item := range o.items("items") {
+			im.add(source, item.node, depth+1)
+		}
+		o.done()
+		return
+	}
+	if meta := o.object("metadata"); meta != nil && o.kind != "" {
+		o.name, o.namespace, o.labels = meta.text("name"), meta.text("namespace"), meta.texts("labels")
+		o.path = strings.TrimSpace(o.kind + " " + strings.TrimPrefix(o.namespace+"/"+o.name, "/"))
+	}
+	o.skip("status")
+	im.objects = append(im.objects, o)
+}
