@@ -38,7 +38,7 @@ func newCommand() *cobra.Command {
 		Asked:   "the announcer on --node, or the first that answers, or a saved page (--file)",
 		Pages:   func() ask.Pages { return &pages{cluster: c} },
 	})...)
-	cmd.AddCommand(newDrainCommand(c), newUndrainCommand(c), inspect.NewCheckConfigCommand(look), newDoctorCommand(c), newDumpCommand(c), newUICommand(c))
+	cmd.AddCommand(newDrainCommand(c), newUndrainCommand(c), inspect.NewCheckConfigCommand(look), inspect.NewImportCommand(look), newDoctorCommand(c), newDumpCommand(c), newUICommand(c))
 	return cmd
 }
 
