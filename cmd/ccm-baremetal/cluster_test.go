@@ -52,14 +52,6 @@ func held(name, address string) *v1.Service {
 	return svc
 }
 
-func waiting(name string) *v1.Service {
-	svc := held(name, "")
-	svc.Status.LoadBalancer.Ingress = nil
-	svc.Status.Conditions[0].Status, svc.Status.Conditions[0].Reason, svc.Status.Conditions[0].Message = metav1.ConditionFalse, "PoolExhausted", "no free address"
-	svc.Annotations = map[string]string{service.AnnotationPool: "full"}
-	return svc
-}
-
 // api serves objects as an API server does: lists and single ones, to read.
 func api(t *testing.T, objects map[string]any) (kubeconfig string) {
 	t.Helper()

@@ -35,13 +35,17 @@ func (f *forward) reach(ctx context.Context, t target) (string, func(), error) {
 		cancel()
 		return "", nil, fmt.Errorf("forward a port to %s: %w", t.pod, err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- ports.ForwardPorts() }()
+	ended := make(chan struct{})
+	var end error // valid once ended is closed
+	go func() {
+		defer close(ended)
+		end = ports.ForwardPorts()
+	}()
 	done := func() { cancel(); <-ended }
 	select {
-	case err := <-ended:
+	case <-ended:
 		cancel()
-		return "", nil, fmt.Errorf("forward a port to %s: %w %s", t.pod, err, complaint.String())
+		return "", nil, fmt.Errorf("forward a port to %s: %w %s", t.pod, end, complaint.String())
 	case <-ctx.Done():
 		done()
 		return "", nil, fmt.Errorf("forward a port to %s: %w", t.pod, ctx.Err())

@@ -62,7 +62,7 @@ func NewHost(t testing.TB, name string) *Host {
 	t.Cleanup(func() {
 		close(h.jobs)
 		h.Net.Close()
-		h.Space.Close()
+		_ = h.Space.Close()
 	})
 	for _, links := range []string{"all", "default"} {
 		h.Sysctl("net/ipv6/conf/"+links+"/accept_dad", "0")

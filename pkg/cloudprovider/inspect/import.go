@@ -234,7 +234,7 @@ func (i imported) verdict(allowLoss bool) error {
 	case len(i.Faults) > 0:
 		return ExitError{exitFaults, fmt.Errorf("no document: %d faults", len(i.Faults))}
 	case len(i.Services) > 0:
-		return ExitError{exitLosses, fmt.Errorf("Services that would not keep their address, or whose address nobody would announce: %d", len(i.Services))}
+		return ExitError{exitLosses, fmt.Errorf("%d Services would not keep their address, or nobody would announce it", len(i.Services))}
 	case len(i.Losses) > 0 && !allowLoss:
 		return ExitError{exitLosses, fmt.Errorf("the document lacks %d things that the sources say; if that is meant, --allow-loss", len(i.Losses))}
 	}
