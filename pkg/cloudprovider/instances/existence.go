@@ -13,22 +13,27 @@ import (
 
 // InstanceExists is false if the Node of a machine that is gone is to be
 // deleted: the framework asks about Nodes that are not Ready, and does so at
-// once. That takes the configuration's leave, and evidence that has lasted.
-func (i *Instances) InstanceExists(_ context.Context, node *v1.Node) (bool, error) {
+// once. That takes the configuration's leave, evidence that has lasted, and a
+// last look at the hosts themselves, for which it waits.
+func (i *Instances) InstanceExists(ctx context.Context, node *v1.Node) (bool, error) {
 	c, err := i.inForce()
 	if err != nil {
 		return false, err
 	}
 	answer := i.existence(c, node)
 	i.counts.existence(answer.Verdict)
-	switch answer.Verdict {
-	case decide.Exists:
-		i.acquit(node)
-		return true, nil
-	case decide.Gone:
-		return i.suspect(c.Nodes, node, answer)
+	if answer.Verdict == decide.Gone {
+		return i.suspect(ctx, c.Nodes, node, answer)
 	}
+	return i.clear(node, answer)
+}
+
+// clear answers for a Node that nothing stands against, for now.
+func (i *Instances) clear(node *v1.Node, answer decide.Answer) (exists bool, err error) {
 	i.acquit(node)
+	if answer.Verdict == decide.Exists {
+		return true, nil
+	}
 	return false, fmt.Errorf("node %s: whether its machine exists is not known: %s: %s", node.Name, answer.Reason, answer.Message)
 }
 
@@ -72,7 +77,7 @@ func (i *Instances) acquit(node *v1.Node) {
 
 // suspect deals with a Node whose machine seems to be gone. It answers that it
 // exists until all that a deletion takes is there.
-func (i *Instances) suspect(c config.Nodes, node *v1.Node, answer decide.Answer) (exists bool, err error) {
+func (i *Instances) suspect(ctx context.Context, c config.Nodes, node *v1.Node, answer decide.Answer) (exists bool, err error) {
 	now := time.Now()
 	facts, all := factsOf(node), i.all()
 	i.mu.Lock()
@@ -94,8 +99,29 @@ func (i *Instances) suspect(c config.Nodes, node *v1.Node, answer decide.Answer)
 		i.tell(node, v1.EventTypeWarning, reasonDeletionHeld, "this Node is not deleted although its machine is gone: "+why)
 		return false, fmt.Errorf("node %s: its machine is gone, but the Node is kept: %s", node.Name, why)
 	}
+	if answer = i.lookAgain(ctx, c.Metal3, node, answer); answer.Verdict != decide.Gone {
+		return i.clear(node, answer)
+	}
 	i.log.Warn("node to be deleted: its machine is gone", "node", node.Name, "reason", string(answer.Reason), "evidence", answer.Message)
 	return false, nil
+}
+
+// lookAgain asks the management cluster itself before a Node is deleted: what
+// is kept of it may be from before an outage that nobody has noticed yet. The
+// word of the inventory needs no second look.
+func (i *Instances) lookAgain(ctx context.Context, c config.Metal3, node *v1.Node, seen decide.Answer) decide.Answer {
+	if seen.Reason == decide.ReasonDecommissioned {
+		return seen
+	}
+	id, err := decide.ParseProviderID(node.Spec.ProviderID)
+	if err != nil {
+		return decide.Answer{Verdict: decide.Unknown, Reason: decide.ReasonMalformed, Message: err.Error()}
+	}
+	now, err := i.hosts.look(ctx, c)
+	if err != nil {
+		return decide.Answer{Verdict: decide.Unknown, Reason: decide.ReasonUnavailable, Message: err.Error()}
+	}
+	return decide.Existence(id, now.named(id), c.OnMissingHost)
 }
 
 func deletionMessage(c config.Nodes, answer decide.Answer) string {

@@ -38,8 +38,8 @@ type Options struct {
 }
 
 // Instances answers for the machines of Nodes. It implements
-// cloudprovider.InstancesV2; its methods may be called concurrently and never
-// wait for a network.
+// cloudprovider.InstancesV2; its methods may be called concurrently and do not
+// wait for a network, but for InstanceExists before a Node is deleted.
 type Instances struct {
 	client kubernetes.Interface
 	shared cache.SharedIndexInformer

@@ -50,6 +50,39 @@ func TestNothingIsKnownBeforeThereIsAConfiguration(t *testing.T) {
 	}
 }
 
+// begin lets the management cluster be within reach, with these hosts.
+func (w *world) begin(found hosts) {
+	w.hosts.begin(w.config.Nodes.Metal3, found, func(context.Context) (hosts, error) { return found, nil })
+}
+
+// What is kept may be out of date: the last look at the hosts decides.
+func TestLastLookDecidesWhetherANodeIsDeleted(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		last   func(found hosts) (hosts, error)
+		exists bool
+		err    string
+	}{
+		{"the same as before", func(found hosts) (hosts, error) { return found, nil }, false, ""},
+		{"out of reach, and nobody has noticed", func(hosts) (hosts, error) { return hosts{}, errors.New("connection refused") }, false, "SourceUnavailable"},
+		{"in use again", func(hosts) (hosts, error) { return hostsFrom(t, []byte(hostText)), nil }, true, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := scene(t, "row-deprovisioning")
+			found := w.hosts.hosts
+			w.hosts.read = func(context.Context) (hosts, error) { return c.last(found) }
+			var exists bool
+			var err error
+			for end := time.Now().Add(6 * time.Minute); time.Now().Before(end) && err == nil; time.Sleep(5 * time.Second) {
+				exists, err = w.InstanceExists(t.Context(), w.nodes[0])
+			}
+			if exists != c.exists || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: exists %v, %v", c.what, exists, err)
+			}
+		})
+	}
+}
+
 // While nobody can be asked, nothing that was seen before counts: after an
 // outage all begins anew.
 func TestOutageOfTheManagementClusterNeverDeletes(t *testing.T) {
@@ -71,7 +104,7 @@ func TestOutageOfTheManagementClusterNeverDeletes(t *testing.T) {
 		if _, err := ask(time.Hour); err == nil {
 			t.Error("out of reach, and yet an answer")
 		}
-		w.hosts.begin(w.config.Nodes.Metal3, w.hosts.hosts)
+		w.begin(w.hosts.hosts)
 		back := time.Now()
 		if exists, _ := ask(time.Hour); exists || time.Since(back) < 5*time.Minute {
 			t.Errorf("exists %v, %s after the management cluster came back", exists, time.Since(back))

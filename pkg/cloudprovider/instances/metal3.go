@@ -94,6 +94,9 @@ type metal3 struct {
 	hosts    hosts
 	believed bool
 	sessions int
+
+	// read reads all hosts from the management cluster of the session.
+	read func(context.Context) (hosts, error)
 }
 
 func newMetal3(connect connect, changed func(), log *slog.Logger) *metal3 {
@@ -132,6 +135,23 @@ func (m *metal3) known(c config.Metal3) (hosts, error) {
 		return m.hosts, errUnavailable
 	}
 	return m.hosts, nil
+}
+
+// look reads the hosts once more, without their HardwareData. The error says
+// that they are not known.
+func (m *metal3) look(ctx context.Context, c config.Metal3) (hosts, error) {
+	if _, err := m.known(c); err != nil {
+		return hosts{}, err
+	}
+	m.mu.Lock()
+	read := m.read
+	m.mu.Unlock()
+	found, err := read(ctx)
+	if err != nil {
+		m.log.Warn("hosts cannot be read, no node is deleted", "namespace", c.Namespace, "err", err)
+		return hosts{}, errUnavailable
+	}
+	return found, nil
 }
 
 // epoch counts the sessions: across two of them, nobody has looked all the time.
@@ -195,7 +215,7 @@ func (m *metal3) session(ctx context.Context, want config.Metal3, restart <-chan
 	if err := m.sync(ctx, informer); err != nil {
 		return err
 	}
-	m.begin(want, read)
+	m.begin(want, read, func(ctx context.Context) (hosts, error) { return list(ctx, client, want.Namespace) })
 	defer m.end()
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
@@ -261,12 +281,12 @@ func (m *metal3) sync(ctx context.Context, informer cache.SharedIndexInformer) e
 	return fmt.Errorf("list the BareMetalHosts: no answer within %s", syncWithin)
 }
 
-func (m *metal3) begin(from config.Metal3, read hosts) {
+func (m *metal3) begin(from config.Metal3, found hosts, read func(context.Context) (hosts, error)) {
 	m.mu.Lock()
-	m.from, m.hosts, m.believed = from, read, true
+	m.from, m.hosts, m.believed, m.read = from, found, true, read
 	m.sessions++
 	m.mu.Unlock()
-	m.log.Info("hosts read", "namespace", from.Namespace, "hosts", read.len())
+	m.log.Info("hosts read", "namespace", from.Namespace, "hosts", found.len())
 	m.changed()
 }
 
@@ -274,6 +294,25 @@ func (m *metal3) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.believed = false
+}
+
+// list reads all hosts of a namespace.
+func list(ctx context.Context, client dynamic.Interface, namespace string) (hosts, error) {
+	ctx, cancel := context.WithTimeout(ctx, beatWithin)
+	defer cancel()
+	found, err := client.Resource(hostResource).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return hosts{}, fmt.Errorf("list the BareMetalHosts: %w", err)
+	}
+	all := cache.NewIndexer(cache.MetaNamespaceKeyFunc, hostIndexers)
+	for n := range found.Items {
+		host, err := keepHost(&found.Items[n])
+		if err != nil {
+			return hosts{}, err
+		}
+		_ = all.Add(host) // fails for what has no name only
+	}
+	return hosts{hosts: all}, nil
 }
 
 // ask asks for one host, to see whether there is an answer: a watch that hangs

@@ -106,12 +106,21 @@ func TestHostsAreBelievedOnlyWhileTheManagementClusterAnswers(t *testing.T) {
 			t.Errorf("within reach: %v, %v, %d kicks", h.named(id), err, kicks.Load())
 		}
 		first := followed.epoch()
+		if h, err := followed.look(t.Context(), inHosts.Metal3); err != nil || h.named(id) == nil {
+			t.Errorf("a look: %v, %v", h.named(id), err)
+		}
 
 		time.Sleep(time.Hour)
 		if _, err := followed.known(inHosts.Metal3); err != nil || followed.epoch() != first {
 			t.Errorf("an hour in which nothing changes: %v, session %d, then %d", err, first, followed.epoch())
 		}
 		m.down.Store(true)
+		if _, known := followed.known(inHosts.Metal3); known != nil {
+			t.Error("noticed before anybody could")
+		}
+		if _, err := followed.look(t.Context(), inHosts.Metal3); err == nil {
+			t.Error("a look at what is out of reach")
+		}
 		time.Sleep(beatEvery + beatWithin)
 		h, err = followed.known(inHosts.Metal3)
 		if err == nil || h.named(id) == nil {

@@ -131,7 +131,7 @@ func newWorld(t *testing.T, archive *txtar.Archive) *world {
 	c := configOf(t, string(files["config.yaml"]))
 	w.Apply(c)
 	if text, ok := files["hosts.yaml"]; ok && c.Nodes.Source == config.SourceMetal3 {
-		w.hosts.begin(c.Nodes.Metal3, hostsFrom(t, text))
+		w.begin(hostsFrom(t, text))
 	}
 	return w
 }
