@@ -230,14 +230,7 @@ func deletionsSurviveOutages(t *testing.T, management *lab.Management, rows int)
 	overlay(t, "delete-nodes")
 	var back time.Time
 	for range times(1, 5) {
-		noticed := unavailable()
 		must(t, management.Stop())
-		eventually(t, "the outage to be noticed", func(context.Context) error {
-			if unavailable() == noticed {
-				return errors.New("no word of it")
-			}
-			return nil
-		})
 		configure(t, fmt.Sprintf(metal3, true, managementSecret))
 		time.Sleep(goneAfter + 2*time.Second)
 		if left := present(t); len(left) != rows {
@@ -267,18 +260,6 @@ func deletionsSurviveOutages(t *testing.T, management *lab.Management, rows int)
 			waitEvent(t, "", r.name, "NodeDeletionHeld")
 		}
 	}
-}
-
-// unavailable counts how often the CCMs have said of a Node that the management
-// cluster cannot be asked.
-func unavailable() int {
-	n := 0
-	for _, p := range cluster.Processes() {
-		if strings.HasPrefix(p.Name, product.CCM) {
-			n += strings.Count(p.Log(), "not known: SourceUnavailable")
-		}
-	}
-	return n
 }
 
 // deletedAfter fails the test if the CCM has deleted a Node before a time: what
