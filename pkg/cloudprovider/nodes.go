@@ -3,6 +3,7 @@ package cloudprovider
 import (
 	"context"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -16,6 +17,11 @@ import (
 	controllerapp "k8s.io/controller-manager/app"
 	"k8s.io/controller-manager/controller"
 )
+
+// configuredWithin is how long the framework's controller waits for the first
+// configuration. It looks at the addresses of all Nodes when it starts, and
+// then not for minutes: without a configuration it would see nothing.
+const configuredWithin = 10 * time.Second
 
 // nodeController starts the framework's controller that initializes Nodes. It
 // hears of Nodes only; so that a Node need not wait until its kubelet writes
@@ -35,7 +41,10 @@ func nodeController(_ app.ControllerInitContext, c *appconfig.CompletedConfig, c
 		if err != nil {
 			return nil, false, err
 		}
-		go n.RunWithContext(ctx, cc.ControllerManagerMetrics)
+		go func() {
+			p.instances.Await(ctx, configuredWithin)
+			n.RunWithContext(ctx, cc.ControllerManagerMetrics)
+		}()
 		return nil, true, nil
 	}
 }

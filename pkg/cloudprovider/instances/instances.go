@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -49,6 +50,8 @@ type Instances struct {
 	hosts  *metal3
 	counts counts
 
+	configured chan struct{} // closed when a configuration is in force
+
 	mu        sync.Mutex
 	config    *config.Config // nil before the first
 	listeners []func()
@@ -75,6 +78,8 @@ func New(o Options) *Instances {
 		events:   o.Events,
 		log:      o.Log,
 		memories: map[types.UID]*memory{},
+
+		configured: make(chan struct{}),
 	}
 	way := &connector{client: o.Client, own: o.Config, namespace: o.Namespace}
 	i.hosts = newMetal3(way.connect, i.changed, o.Log)
@@ -105,10 +110,23 @@ func (i *Instances) Run(ctx context.Context) { i.hosts.Run(ctx) }
 // Apply puts a configuration in force. It returns at once.
 func (i *Instances) Apply(c config.Config) {
 	i.mu.Lock()
+	if i.config == nil {
+		close(i.configured)
+	}
 	i.config = &c
 	i.mu.Unlock()
 	i.hosts.configure(c.Nodes)
 	i.changed()
+}
+
+// Await waits until a configuration is in force, for so long at most, or until
+// ctx ends.
+func (i *Instances) Await(ctx context.Context, atMost time.Duration) {
+	select {
+	case <-i.configured:
+	case <-time.After(atMost):
+	case <-ctx.Done():
+	}
 }
 
 // OnChange has f called whenever answers may have changed for a reason other

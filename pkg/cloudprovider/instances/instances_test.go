@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics"
@@ -48,6 +49,28 @@ func TestNothingIsKnownBeforeThereIsAConfiguration(t *testing.T) {
 	if _, wanted := w.labelChange(node); wanted {
 		t.Error("labels change")
 	}
+}
+
+func TestAwaitEndsWithTheFirstConfiguration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		configured := scene(t, "steady")
+		fresh := New(Options{Shared: informers.NewSharedInformerFactory(fake.NewClientset(), 0)})
+		took := func(i *Instances) time.Duration {
+			began := time.Now()
+			i.Await(t.Context(), time.Minute)
+			return time.Since(began)
+		}
+		if d := took(configured.Instances); d != 0 {
+			t.Errorf("configured, and yet %s", d)
+		}
+		if d := took(fresh); d != time.Minute {
+			t.Errorf("without a configuration %s", d)
+		}
+		time.AfterFunc(time.Second, func() { fresh.Apply(*configured.config) })
+		if d := took(fresh); d != time.Second {
+			t.Errorf("configured after a second: %s", d)
+		}
+	})
 }
 
 // begin lets the management cluster be within reach, with these hosts.
