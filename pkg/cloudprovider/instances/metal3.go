@@ -209,7 +209,13 @@ func (m *metal3) session(ctx context.Context, want config.Metal3, restart <-chan
 	}
 	// A management cluster without HardwareData, or one that does not show it,
 	// has the same in the status of the hosts.
-	read := hosts{hardware: m.follow(ctx, client, want.Namespace, followed{hardwareResource, keepHardware, nil, func(error) {}}).GetIndexer()}
+	hardware := m.follow(ctx, client, want.Namespace, followed{hardwareResource, keepHardware, nil, func(error) {}})
+	read := hosts{hardware: hardware.GetIndexer()}
+	go func() { // nobody waits for it, so it may come after the hosts
+		if cache.WaitForCacheSync(ctx.Done(), hardware.HasSynced) {
+			m.changed()
+		}
+	}()
 	informer := m.follow(ctx, client, want.Namespace, followed{hostResource, keepHost, hostIndexers, cancel})
 	read.hosts = informer.GetIndexer()
 	if err := m.sync(ctx, informer); err != nil {
