@@ -52,6 +52,16 @@ func (c *cluster) Client() (kubernetes.Interface, error) {
 	return client, nil
 }
 
+// allocations reads pools and who has their addresses.
+func (c *cluster) allocations(ctx context.Context) (kubernetes.Interface, inspect.Allocations, error) {
+	client, err := c.Client()
+	if err != nil {
+		return nil, inspect.Allocations{}, err
+	}
+	a, err := inspect.ReadAllocations(ctx, client, c.installed, "")
+	return client, a, err
+}
+
 func (c *cluster) config() (*rest.Config, error) {
 	config, err := c.flags.ToRESTConfig()
 	if err != nil {

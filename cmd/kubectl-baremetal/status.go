@@ -108,11 +108,7 @@ func newPoolsCommand(c *cluster) *cobra.Command {
 		Example: poolsExamples,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := c.Client()
-			if err != nil {
-				return err
-			}
-			a, err := inspect.ReadAllocations(cmd.Context(), client, c.installed, "")
+			_, a, err := c.allocations(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -163,11 +159,7 @@ func newServicesCommand(c *cluster) *cobra.Command {
 		Example: servicesExamples,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := c.Client()
-			if err != nil {
-				return err
-			}
-			a, err := inspect.ReadAllocations(cmd.Context(), client, c.installed, "")
+			client, a, err := c.allocations(cmd.Context())
 			if err != nil {
 				return err
 			}

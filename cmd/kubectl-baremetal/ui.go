@@ -163,11 +163,7 @@ type uiNode struct {
 }
 
 func readPage(ctx context.Context, c *cluster) (uiPage, error) {
-	client, err := c.Client()
-	if err != nil {
-		return uiPage{}, err
-	}
-	a, err := inspect.ReadAllocations(ctx, client, c.installed, "")
+	client, a, err := c.allocations(ctx)
 	if err != nil {
 		return uiPage{}, err
 	}
