@@ -2,14 +2,10 @@ package config
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // asking has, for each capability that not all backends have, peers that ask
@@ -99,21 +95,7 @@ func (c capability) exempt(fault string, b Backend) bool {
 // TestBackendReferenceIsUpToDate compares docs/reference/bgp-backends.md with
 // the table.
 func TestBackendReferenceIsUpToDate(t *testing.T) {
-	const name = "../../docs/reference/bgp-backends.md"
-	got := renderBackends()
-	if flag.Lookup("update").Value.String() == "true" {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("-want +got (go test ./pkg/config -update rewrites it):\n%s", diff)
-	}
+	upToDate(t, "../../docs/reference/bgp-backends.md", renderBackends())
 }
 
 func renderBackends() string {
