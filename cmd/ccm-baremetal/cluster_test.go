@@ -3,12 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,80 +19,12 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/inspect"
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/service"
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/test/fakeapi"
 )
 
-const documentHead = "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n"
-
-const lan = documentHead + "pools:\n- name: lan\n  addresses: [192.0.2.0/29]\n"
-
-// ours is an object that we have made.
-func ours(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: "u", Labels: map[string]string{document.ManagedByLabel: document.ManagedBy}}
-}
-
-func accepted(text string) *v1.ConfigMap {
-	return &v1.ConfigMap{ObjectMeta: ours(document.AcceptedConfigMap), Data: map[string]string{config.ConfigMapKey: text}}
-}
-
-// held is a Service that has an address from us.
-func held(name, address string) *v1.Service {
-	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
-	svc.Spec.Type = v1.ServiceTypeLoadBalancer
-	svc.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: address}}
-	svc.Status.Conditions = []metav1.Condition{{Type: service.ConditionAllocated, Status: metav1.ConditionTrue, Reason: "Allocated",
-		Message: address + ` from pool "lan"`, LastTransitionTime: metav1.NewTime(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC))}}
-	return svc
-}
-
-// api serves objects as an API server does: lists and single ones, to read.
-func api(t *testing.T, objects map[string]any) (kubeconfig string) {
-	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		object, ok := objects[r.URL.Path]
-		if r.Method != http.MethodGet || !ok {
-			w.WriteHeader(http.StatusNotFound)
-			object = apierrors.NewNotFound(v1.Resource("any"), r.URL.Path).Status()
-		}
-		if err := json.NewEncoder(w).Encode(object); err != nil {
-			t.Error(err)
-		}
-	}))
-	t.Cleanup(server.Close)
-	return file(t, "kubeconfig", fmt.Sprintf(`apiVersion: v1
-kind: Config
-current-context: here
-contexts:
-- {name: here, context: {cluster: here, user: me}}
-- {name: elsewhere, context: {cluster: elsewhere, user: me}}
-clusters:
-- {name: here, cluster: {server: %q}}
-- {name: elsewhere, cluster: {server: "http://127.0.0.1:1"}}
-users: [{name: me, user: {}}]
-`, server.URL))
-}
-
-// many is a cluster in which this many Services hold addresses of the lan.
-func many(t *testing.T, n int) (kubeconfig string) {
-	list := v1.ServiceList{}
-	for i := range n {
-		list.Items = append(list.Items, *held(fmt.Sprintf("s%d", i), fmt.Sprintf("192.0.2.%d", i)))
-	}
-	node := v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
-	return api(t, map[string]any{
-		"/api/v1/namespaces/kube-system/configmaps/ccm-baremetal-accepted": accepted(lan),
-		"/api/v1/services":   list,
-		"/api/v1/nodes":      v1.NodeList{Items: []v1.Node{node}},
-		"/api/v1/namespaces": v1.NamespaceList{},
-	})
-}
-
 func TestCommandsRefuseWhatMakesNoSense(t *testing.T) {
-	kubeconfig := many(t, 1)
+	kubeconfig := fakeapi.Many(t, 1)
 	for _, args := range [][]string{
 		{"allocations", "-o", "yaml"}, {"allocations", "shop"}, {"allocations", "--bogus"},
 		{"cleanup", "-o", "wide"}, {"cleanup", "--pace", "0"}, {"cleanup", "now"},
@@ -108,7 +36,7 @@ func TestCommandsRefuseWhatMakesNoSense(t *testing.T) {
 }
 
 func TestCommandsFindTheClusterAsKubectlDoes(t *testing.T) {
-	kubeconfig := many(t, 2)
+	kubeconfig := fakeapi.Many(t, 2)
 	t.Setenv("KUBECONFIG", kubeconfig)
 	if out, err := execute(t, "allocations"); err != nil || !strings.Contains(out, "shop/s1") {
 		t.Errorf("%v: %s", err, out)
@@ -121,12 +49,12 @@ func TestCommandsFindTheClusterAsKubectlDoes(t *testing.T) {
 
 // leftovers are what an uninstall leaves: two Services and three objects.
 func leftovers(lease *coordination.Lease) *fake.Clientset {
-	foreign := held("foreign", "192.0.2.5")
+	foreign := fakeapi.Held("foreign", "192.0.2.5")
 	foreign.Status.Conditions[0].Type = "example.org/Ready"
 	return fake.NewClientset(
-		accepted(lan), &v1.Secret{ObjectMeta: ours("ccm-baremetal-gossip")}, lease,
+		fakeapi.Accepted(fakeapi.LAN), &v1.Secret{ObjectMeta: fakeapi.Ours("ccm-baremetal-gossip")}, lease,
 		&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "ccm-baremetal"}},
-		held("a", "192.0.2.1"), held("b", "192.0.2.2"), foreign,
+		fakeapi.Held("a", "192.0.2.1"), fakeapi.Held("b", "192.0.2.2"), foreign,
 	)
 }
 
@@ -307,13 +235,4 @@ func TestCleanupIsPrinted(t *testing.T) {
 			t.Errorf("-want +got\n%s", diff)
 		}
 	}
-}
-
-func file(t *testing.T, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }

@@ -3,7 +3,6 @@ package inspect
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,12 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/test/fakeapi"
 )
 
 // here are the commands as ccm-baremetal has them.
 var here = Options{Program: "ccm-baremetal", Cluster: func() Cluster { return &Connection{} }}
-
-const documentHead = "apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n"
 
 // result is what a run of check-config leaves behind.
 type result struct {
@@ -45,15 +43,6 @@ func checkConfigRun(t *testing.T, stdin string, args ...string) result {
 	return r
 }
 
-func file(t *testing.T, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // sizes finds the sizes of the pool lan in a table.
 var sizes = regexp.MustCompile(`(?m)^  lan +active +true +0 +(\S+) +(\S+)$`)
 
@@ -69,7 +58,7 @@ func TestB006PoolItemsThatPeopleWrite(t *testing.T) {
 		"cidr as the key":  {"cidr: [198.51.100.0/24]", 1, `5: pools[0] (lan).cidr: unknown key "cidr"; did you mean "addresses"?`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := file(t, "config.yaml", documentHead+"pools:\n- name: lan\n  "+test.pool+"\n")
+			path := fakeapi.File(t, "config.yaml", fakeapi.Head+"pools:\n- name: lan\n  "+test.pool+"\n")
 			r := checkConfigRun(t, "", path)
 			checkPool(t, r, path, test.code, test.want, "0")
 		})
@@ -88,9 +77,9 @@ func TestB007ReversedRangesAreRefusedAndSingleOnesHaveOneAddress(t *testing.T) {
 		"2001:db8:51::f-2001:db8:51::f": {0, "0", "1"},
 	} {
 		t.Run(item, func(t *testing.T) {
-			path := file(t, "config.yaml", documentHead+"pools:\n- name: lan\n  addresses: [192.0.2.1, '"+item+"']\n")
+			path := fakeapi.File(t, "config.yaml", fakeapi.Head+"pools:\n- name: lan\n  addresses: [192.0.2.1, '"+item+"']\n")
 			if test.code == 0 {
-				path = file(t, "config.yaml", documentHead+"pools:\n- name: lan\n  addresses: ['"+item+"']\n")
+				path = fakeapi.File(t, "config.yaml", fakeapi.Head+"pools:\n- name: lan\n  addresses: ['"+item+"']\n")
 			}
 			want := test.want
 			if test.code == 1 {
@@ -125,7 +114,7 @@ func checkPool(t *testing.T, r result, path string, code int, want, six string) 
 }
 
 func TestCheckConfigShowsPoolsAdvertisementsAndWarnings(t *testing.T) {
-	document := documentHead + `pools:
+	document := fakeapi.Head + `pools:
 - name: lan
   addresses: [192.0.2.0/28, "2001:db8::/120"]
 - name: large
@@ -166,7 +155,7 @@ bgp: {localASN: 64500, peers: [{name: a, address: 192.0.2.254, asn: 64501}, {nam
 
 func TestCheckConfigUnderstandsConfigMapsWithTheLinesOfTheFile(t *testing.T) {
 	manifest := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ccm-baremetal}\ndata:\n  config.yaml: |\n    " +
-		strings.ReplaceAll(documentHead, "\n", "\n    ") + "pools:\n    - addresses: [192.0.2.1]\n      adresses: []\n"
+		strings.ReplaceAll(fakeapi.Head, "\n", "\n    ") + "pools:\n    - addresses: [192.0.2.1]\n      adresses: []\n"
 	r := checkConfigRun(t, manifest, "-")
 	want := "-:10: pools[0].adresses: unknown key \"adresses\"; did you mean \"addresses\"?\n"
 	if r.stdout != want || r.code != 1 {
@@ -180,8 +169,8 @@ func TestCheckConfigUnderstandsConfigMapsWithTheLinesOfTheFile(t *testing.T) {
 }
 
 func TestCheckConfigExitCodes(t *testing.T) {
-	good := file(t, "good.yaml", config.Smallest)
-	bad := file(t, "bad.yaml", "pools: []\n")
+	good := fakeapi.File(t, "good.yaml", config.Smallest)
+	bad := fakeapi.File(t, "bad.yaml", "pools: []\n")
 	missing := filepath.Join(t.TempDir(), "missing.yaml")
 	for name, test := range map[string]struct {
 		args    []string
@@ -213,7 +202,7 @@ func TestCheckConfigExitCodes(t *testing.T) {
 }
 
 func TestCheckConfigJSONHasAStableShape(t *testing.T) {
-	good := file(t, "good.yaml", config.Smallest+"- {name: dmz, addresses: ['2001:db8::/64'], state: draining}\n")
+	good := fakeapi.File(t, "good.yaml", config.Smallest+"- {name: dmz, addresses: ['2001:db8::/64'], state: draining}\n")
 	r := checkConfigRun(t, "pools: 1\n", "-o", "json", good, "-", "/missing")
 	var out struct{ Files []map[string]any }
 	if err := json.Unmarshal([]byte(r.stdout), &out); err != nil || len(out.Files) != 3 || r.code != 2 {

@@ -4,101 +4,29 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/service"
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/test/fakeapi"
 )
 
-const lan = documentHead + "pools:\n- name: lan\n  addresses: [192.0.2.0/29]\n"
-
-// ours is an object that we have made.
-func ours(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: "u", Labels: map[string]string{document.ManagedByLabel: document.ManagedBy}}
-}
-
-func accepted(text string) *v1.ConfigMap {
-	return &v1.ConfigMap{ObjectMeta: ours(document.AcceptedConfigMap), Data: map[string]string{config.ConfigMapKey: text}}
-}
-
-// held is a Service that has an address from us.
-func held(name, address string) *v1.Service {
-	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
-	svc.Spec.Type = v1.ServiceTypeLoadBalancer
-	svc.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{IP: address}}
-	svc.Status.Conditions = []metav1.Condition{{Type: service.ConditionAllocated, Status: metav1.ConditionTrue, Reason: "Allocated",
-		Message: address + ` from pool "lan"`, LastTransitionTime: metav1.NewTime(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC))}}
-	return svc
-}
-
 func waiting(name string) *v1.Service {
-	svc := held(name, "")
+	svc := fakeapi.Held(name, "")
 	svc.Status.LoadBalancer.Ingress = nil
 	svc.Status.Conditions[0].Status, svc.Status.Conditions[0].Reason, svc.Status.Conditions[0].Message = metav1.ConditionFalse, "PoolExhausted", "no free address"
 	svc.Annotations = map[string]string{service.AnnotationPool: "full"}
 	return svc
 }
 
-// api serves objects as an API server does: lists and single ones, to read.
-func api(t *testing.T, objects map[string]any) (kubeconfig string) {
-	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		object, ok := objects[r.URL.Path]
-		if r.Method != http.MethodGet || !ok {
-			w.WriteHeader(http.StatusNotFound)
-			object = apierrors.NewNotFound(v1.Resource("any"), r.URL.Path).Status()
-		} else if refusal, is := object.(metav1.Status); is {
-			w.WriteHeader(int(refusal.Code))
-		}
-		if err := json.NewEncoder(w).Encode(object); err != nil {
-			t.Error(err)
-		}
-	}))
-	t.Cleanup(server.Close)
-	return file(t, "kubeconfig", fmt.Sprintf(`apiVersion: v1
-kind: Config
-current-context: here
-contexts:
-- {name: here, context: {cluster: here, user: me}}
-- {name: elsewhere, context: {cluster: elsewhere, user: me}}
-clusters:
-- {name: here, cluster: {server: %q}}
-- {name: elsewhere, cluster: {server: "http://127.0.0.1:1"}}
-users: [{name: me, user: {}}]
-`, server.URL))
-}
-
-// many is a cluster in which this many Services hold addresses of the lan.
-func many(t *testing.T, n int) (kubeconfig string) {
-	list := v1.ServiceList{}
-	for i := range n {
-		list.Items = append(list.Items, *held(fmt.Sprintf("s%d", i), fmt.Sprintf("192.0.2.%d", i)))
-	}
-	node := v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
-	return api(t, map[string]any{
-		"/api/v1/namespaces/kube-system/configmaps/ccm-baremetal-accepted": accepted(lan),
-		"/api/v1/services":   list,
-		"/api/v1/nodes":      v1.NodeList{Items: []v1.Node{node}},
-		"/api/v1/namespaces": v1.NamespaceList{},
-	})
-}
-
 func TestAllocationsArePrinted(t *testing.T) {
-	document := lan + "- name: full\n  autoAssign: false\n  addresses: ['2001:db8::1', 198.51.100.1]\n"
-	client := fake.NewClientset(accepted(document), held("web", "192.0.2.1"), held("old", "203.0.113.7"), held("f", "198.51.100.1"), waiting("db"))
+	document := fakeapi.LAN + "- name: full\n  autoAssign: false\n  addresses: ['2001:db8::1', 198.51.100.1]\n"
+	client := fake.NewClientset(fakeapi.Accepted(document), fakeapi.Held("web", "192.0.2.1"), fakeapi.Held("old", "203.0.113.7"), fakeapi.Held("f", "198.51.100.1"), waiting("db"))
 	a, err := ReadAllocations(context.Background(), client, "kube-system", "")
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +83,7 @@ shop/db  PoolExhausted  full   -      no free address
 }
 
 func TestAllocationsOfAnEmptyClusterHaveNoNulls(t *testing.T) {
-	a, err := ReadAllocations(context.Background(), fake.NewClientset(accepted(lan)), "kube-system", "")
+	a, err := ReadAllocations(context.Background(), fake.NewClientset(fakeapi.Accepted(fakeapi.LAN)), "kube-system", "")
 	var b bytes.Buffer
 	if err != nil || printAllocationsJSON(&b, a) != nil || strings.Contains(b.String(), "null") {
 		t.Errorf("%v: %s", err, b.String())
@@ -168,31 +96,31 @@ func TestAllocationsWithoutADocumentSayWhatToDo(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "metal/ccm-baremetal-accepted") || !strings.Contains(err.Error(), "--cloud-config") {
 		t.Error(err)
 	}
-	if a, err := ReadAllocations(context.Background(), client, "metal", file(t, "config.yaml", lan)); err != nil || len(a.Pools) != 1 {
+	if a, err := ReadAllocations(context.Background(), client, "metal", fakeapi.File(t, "config.yaml", fakeapi.LAN)); err != nil || len(a.Pools) != 1 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	_, err = ReadAllocations(context.Background(), client, "metal", file(t, "config.yaml", lan+"bogus: 1\n"))
+	_, err = ReadAllocations(context.Background(), client, "metal", fakeapi.File(t, "config.yaml", fakeapi.LAN+"bogus: 1\n"))
 	if err == nil || !strings.Contains(err.Error(), "bogus") {
 		t.Error(err)
 	}
 }
 
 func TestCheckConfigTellsWhatADocumentWouldDoToACluster(t *testing.T) {
-	kubeconfig := many(t, 7)
-	const others = documentHead + "services: {handleUnclassed: false}\npools:\n- name: lan\n  addresses: [192.0.2.0/29]\n"
-	moves := documentHead + "pools:\n- {name: lan, addresses: [192.0.2.0/29], namespaces: [x], onMismatch: reassign}\n- {name: new, addresses: [198.51.100.1]}\n"
+	kubeconfig := fakeapi.Many(t, 7)
+	const others = fakeapi.Head + "services: {handleUnclassed: false}\npools:\n- name: lan\n  addresses: [192.0.2.0/29]\n"
+	moves := fakeapi.Head + "pools:\n- {name: lan, addresses: [192.0.2.0/29], namespaces: [x], onMismatch: reassign}\n- {name: new, addresses: [198.51.100.1]}\n"
 	for name, c := range map[string]struct {
 		document string
 		code     int
 		want     []string
 	}{
-		"nothing":       {lan, 0, []string{"of 7 addresses in use 0 would change"}},
+		"nothing":       {fakeapi.LAN, 0, []string{"of 7 addresses in use 0 would change"}},
 		"one moves":     {moves, 0, []string{"shop/s0  192.0.2.0  198.51.100.1", "shop/s0 moves from 192.0.2.0 to 198.51.100.1", "of 7 addresses in use 1 would change"}},
 		"too many":      {others, 3, []string{"shop/s6  192.0.2.6  lost", "of 7 addresses in use 7 would change", "would refuse it", "services.allowMassChange: true"}},
 		"allowed":       {strings.Replace(others, "false", "false, allowMassChange: true", 1), 0, []string{"of 7 addresses in use 7 would change"}},
-		"silence":       {lan + "advertisements: [{name: x, nodeSelector: a=b, layer2: {}}]\n", 3, []string{"shop/s0  192.0.2.0  unannounced", "selects a Node"}},
-		"faults":        {lan + "bogus: 1\n", 1, []string{"bogus"}},
-		"another world": {lan + "# changed\n", 0, []string{"0 would change"}},
+		"silence":       {fakeapi.LAN + "advertisements: [{name: x, nodeSelector: a=b, layer2: {}}]\n", 3, []string{"shop/s0  192.0.2.0  unannounced", "selects a Node"}},
+		"faults":        {fakeapi.LAN + "bogus: 1\n", 1, []string{"bogus"}},
+		"another world": {fakeapi.LAN + "# changed\n", 0, []string{"0 would change"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := checkConfigRun(t, c.document, "--cluster", "--kubeconfig", kubeconfig, "-")
@@ -209,8 +137,8 @@ func TestCheckConfigTellsWhatADocumentWouldDoToACluster(t *testing.T) {
 }
 
 func TestCheckConfigOfAClusterAsJSON(t *testing.T) {
-	kubeconfig := many(t, 7)
-	r := checkConfigRun(t, documentHead+"services: {handleUnclassed: false}\npools: [{addresses: [192.0.2.0/29]}]\n", "--cluster", "--kubeconfig", kubeconfig, "-o", "json", "-")
+	kubeconfig := fakeapi.Many(t, 7)
+	r := checkConfigRun(t, fakeapi.Head+"services: {handleUnclassed: false}\npools: [{addresses: [192.0.2.0/29]}]\n", "--cluster", "--kubeconfig", kubeconfig, "-o", "json", "-")
 	var got struct{ Files []checkedFile }
 	if err := json.Unmarshal([]byte(r.stdout), &got); err != nil || len(got.Files) != 1 || got.Files[0].Impact == nil {
 		t.Fatalf("%v: %s", err, r.stdout)
@@ -225,13 +153,13 @@ func TestCheckConfigOfAClusterAsJSON(t *testing.T) {
 }
 
 func TestClusterThatCannotBeReadIsNoFaultOfTheDocument(t *testing.T) {
-	kubeconfig := many(t, 1)
+	kubeconfig := fakeapi.Many(t, 1)
 	for _, args := range [][]string{
 		{"--cluster", "--kubeconfig", "/no/such/file", "-"},
 		{"--cluster", "--kubeconfig", kubeconfig, "--context", "elsewhere", "-"},
 		{"--cluster", "--kubeconfig", kubeconfig, "--cloud-config", "/no/such/file", "-"},
 	} {
-		if r := checkConfigRun(t, lan, args...); r.code != ExitUnreadable || r.stdout != "" {
+		if r := checkConfigRun(t, fakeapi.LAN, args...); r.code != ExitUnreadable || r.stdout != "" {
 			t.Errorf("%v: exit code %d, %s", args, r.code, r.stdout)
 		}
 	}

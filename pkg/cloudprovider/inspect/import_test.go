@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/test/fakeapi"
 )
 
 // importRun runs import with a standard input.
@@ -70,7 +71,7 @@ func TestImportReportGoesToItsFile(t *testing.T) {
 // A live cluster with MetalLB: one Service keeps its address, one has another
 // class and would not be ours, and one kind may not be read.
 func TestImportFromAClusterSaysWhoKeepsItsAddress(t *testing.T) {
-	keeps, theirs := *held("keeps", "192.0.2.1"), *held("theirs", "192.0.2.2")
+	keeps, theirs := *fakeapi.Held("keeps", "192.0.2.1"), *fakeapi.Held("theirs", "192.0.2.2")
 	keeps.Status.Conditions, theirs.Status.Conditions = nil, nil
 	class := "example.com/other"
 	theirs.Spec.LoadBalancerClass = &class
@@ -78,7 +79,7 @@ func TestImportFromAClusterSaysWhoKeepsItsAddress(t *testing.T) {
 		return map[string]any{"apiVersion": "metallb.io/v1beta1", "kind": kind + "List", "metadata": map[string]any{"resourceVersion": "1"},
 			"items": []any{map[string]any{"apiVersion": "metallb.io/v1beta1", "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec}}}
 	}
-	kubeconfig := api(t, map[string]any{
+	kubeconfig := fakeapi.Serve(t, map[string]any{
 		"/api/v1/services":                          v1.ServiceList{Items: []v1.Service{keeps, theirs}},
 		"/api/v1/nodes":                             v1.NodeList{Items: []v1.Node{{}}},
 		"/api/v1/namespaces":                        v1.NamespaceList{},
@@ -106,7 +107,7 @@ func TestImportFromAClusterSaysWhoKeepsItsAddress(t *testing.T) {
 }
 
 func TestImportSaysWhenTheClusterCannotBeRead(t *testing.T) {
-	kubeconfig := api(t, nil)
+	kubeconfig := fakeapi.Serve(t, nil)
 	if _, _, err := importRun(t, "", "--cluster", "--kubeconfig", kubeconfig); ExitCode(err) != ExitUnreadable {
 		t.Errorf("%v", err)
 	}
