@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"flag"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -23,25 +22,8 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/inspect"
+	"github.com/ccm-baremetal/ccm-baremetal/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files and docs/kubectl-baremetal.md")
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
-	}
-}
 
 func TestCommandsThatReadTheCluster(t *testing.T) {
 	kubeconfig := newAPI(t).serve(t)
@@ -293,7 +275,7 @@ func TestUIPage(t *testing.T) {
 	if err := render(&out, newPage(now, a, services, p, nil)); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, filepath.Join("testdata", "ui.html"), out.String())
+	golden.Check(t, filepath.Join("testdata", "ui.html"), out.String())
 	for _, never := range []string{"<script", "http://", "https://", "url(", "<refused>"} {
 		if strings.Contains(out.String(), never) {
 			t.Errorf("the page has %q", never)
@@ -356,7 +338,7 @@ func TestReference(t *testing.T) {
 		writeReference(&b, cmd.Long, cmd.Example, cmd.LocalNonPersistentFlags().FlagUsages())
 	}
 	b.WriteString("## Flags of every command\n\n```\n" + strings.TrimRight(stripHome(root.PersistentFlags().FlagUsages()), "\n") + "\n```\n")
-	golden(t, filepath.Join("..", "..", "docs", "kubectl-baremetal.md"), b.String())
+	golden.Check(t, filepath.Join("..", "..", "docs", "kubectl-baremetal.md"), b.String())
 }
 
 // stripHome takes out what differs between machines.

@@ -2,6 +2,7 @@ package ask
 
 import (
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/test/golden"
 )
 
 // sessionsPage is page with three sessions: up, not up, and taking leave.
@@ -49,7 +51,7 @@ func TestBGP(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, file, out)
+			golden.Check(t, filepath.Join("testdata", file), out)
 		})
 	}
 }

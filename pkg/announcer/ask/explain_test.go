@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -14,15 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
 const document = `apiVersion: ccm-baremetal.io/v1alpha1
 kind: CloudConfig
@@ -131,7 +128,7 @@ func TestExplain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, file, out)
+			golden.Check(t, filepath.Join("testdata", file), out)
 		})
 	}
 }
@@ -154,7 +151,7 @@ bgp: {localASN: 64500, peers: [{name: r1, address: 203.0.113.1, asn: 64501}, {na
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, file, out)
+			golden.Check(t, filepath.Join("testdata", file), out)
 		})
 	}
 }
@@ -183,7 +180,7 @@ func TestSimulateAnotherConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "simulate-config.txt", out)
+	golden.Check(t, filepath.Join("testdata", "simulate-config.txt"), out)
 	if err := os.WriteFile(file, []byte("kind: Nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +202,7 @@ func TestExplainSavedPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "explain-service.txt", out)
+	golden.Check(t, filepath.Join("testdata", "explain-service.txt"), out)
 }
 
 func TestExplainErrors(t *testing.T) {
@@ -240,23 +237,6 @@ func TestExplainErrors(t *testing.T) {
 	_, err := execute("members", "--server", "http://127.0.0.1:1")
 	if err == nil || !strings.Contains(err.Error(), "is it running on this node?") {
 		t.Errorf("nobody there: %v", err)
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ccm-baremetal/ccm-baremetal/test/golden"
 )
 
 // trace writes a file of events.
@@ -37,7 +39,7 @@ func TestSimulateTrace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, file, out)
+		golden.Check(t, filepath.Join("testdata", file), out)
 	}
 }
 

@@ -3,11 +3,9 @@ package l2
 import (
 	"bytes"
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -16,30 +14,9 @@ import (
 	"github.com/mdlayher/arp"
 	"github.com/mdlayher/ethernet"
 	"golang.org/x/net/bpf"
+
+	"github.com/ccm-baremetal/ccm-baremetal/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// golden compares text with a file in testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
-}
 
 // testTable holds one claim in each state.
 func testTable() *table {
@@ -90,7 +67,7 @@ func TestARPFramesGolden(t *testing.T) {
 		v := arpProtocol{}.judge(testTable(), f.request.appendTo(nil), nil)
 		fmt.Fprintf(&out, "-- %s --\n%s", f.name, describeARP(t, v.reply))
 	}
-	golden(t, "arp-frames.txt", out.String())
+	golden.Check(t, filepath.Join("testdata", "arp-frames.txt"), out.String())
 }
 
 func TestProgrammeGolden(t *testing.T) {
@@ -102,7 +79,7 @@ func TestProgrammeGolden(t *testing.T) {
 		}
 		fmt.Fprintf(&out, "refresh from step %d, once more from step %d\n", p.steps().refresh(), p.steps().lastRound())
 	}
-	golden(t, "programme.txt", out.String())
+	golden.Check(t, filepath.Join("testdata", "programme.txt"), out.String())
 }
 
 // judgeCase is a frame and what it means.

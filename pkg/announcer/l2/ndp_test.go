@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -13,6 +14,8 @@ import (
 	"github.com/mdlayher/ethernet"
 	"github.com/mdlayher/ndp"
 	"golang.org/x/net/ipv6"
+
+	"github.com/ccm-baremetal/ccm-baremetal/test/golden"
 )
 
 // testTable6 holds one claim in each state.
@@ -72,7 +75,7 @@ func TestNDPFramesGolden(t *testing.T) {
 			fmt.Fprintf(&out, "-- answer to: %s --\n%s", c.name, describeNDP(t, v.reply))
 		}
 	}
-	golden(t, "ndp-frames.txt", out.String())
+	golden.Check(t, filepath.Join("testdata", "ndp-frames.txt"), out.String())
 }
 
 // seal corrects the checksum of a frame that was changed by hand.

@@ -3,13 +3,11 @@ package status
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -22,9 +20,8 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/test/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
 // serve runs the servers of a Status and returns a client for both.
 func serve(t *testing.T, s *Status) func(debug bool, path string) (int, string) {
@@ -174,7 +171,7 @@ func TestDebugPlanAsText(t *testing.T) {
 	r := newRig()
 	r.Observe(pass(world(t), nil))
 	_, body := serve(t, r.Status)(true, "/debug/plan?format=text")
-	golden(t, "plan.txt", body)
+	golden.Check(t, filepath.Join("testdata", "plan.txt"), body)
 }
 
 func TestMetrics(t *testing.T) {
@@ -214,7 +211,7 @@ func TestMetrics(t *testing.T) {
 			ours.WriteString(line)
 		}
 	}
-	golden(t, "metrics.txt", ours.String())
+	golden.Check(t, filepath.Join("testdata", "metrics.txt"), ours.String())
 }
 
 func TestMetricsAreNamedAsTheyShould(t *testing.T) {
@@ -251,23 +248,6 @@ func TestSeriesVanishWithWhatTheyAreAbout(t *testing.T) {
 	r.answering = nil
 	if got := count(); got != 0 {
 		t.Errorf("%d series of addresses that are announced no more", got)
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
 	}
 }
 
