@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type fakeAPI struct {
 
 	mu       sync.Mutex
 	server   *httptest.Server
+	end      context.CancelFunc // ends the requests, also those that are yet to come
 	version  int
 	oldest   int // watches from before get 410 Gone
 	objects  map[string]map[string]runtime.Object
@@ -67,7 +69,9 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 // start serves, at the same address as before if there was one.
 func (f *fakeAPI) start() {
 	f.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
 	server := httptest.NewUnstartedServer(f)
+	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
 	if f.address != "" {
 		l, err := net.Listen("tcp", f.address)
 		if err != nil {
@@ -78,12 +82,13 @@ func (f *fakeAPI) start() {
 	}
 	server.Start()
 	f.address = server.Listener.Addr().String()
-	f.server = server
+	f.server, f.end = server, cancel
 }
 
-// stop ends the server and every connection to it.
+// stop ends the server and every connection to it. A client that dials again
+// meanwhile must not be served: the server waits for all requests to end.
 func (f *fakeAPI) stop() {
-	f.cutWatches()
+	f.end()
 	f.server.CloseClientConnections()
 	f.server.Close()
 }
