@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/test/events"
 )
 
 const patience = time.Minute
@@ -86,43 +87,17 @@ func doc(names ...string) string {
 	return text
 }
 
-// A recorder keeps events as "kind reason: message".
-type recorder struct {
-	mu     sync.Mutex
-	events []string
-}
-
-func (r *recorder) Event(object runtime.Object, kind, reason, message string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.events = append(r.events, fmt.Sprintf("%s %s %s: %s", kind, reason, object.(*v1.ConfigMap).Name, message))
-}
-
-func (r *recorder) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
-	r.Event(object, kind, reason, fmt.Sprintf(format, args...))
-}
-
-func (r *recorder) AnnotatedEventf(object runtime.Object, _ map[string]string, kind, reason, format string, args ...any) {
-	r.Event(object, kind, reason, fmt.Sprintf(format, args...))
-}
-
-func (r *recorder) with(prefix string) []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(r.events), func(e string) bool { return !strings.HasPrefix(e, prefix) })
-}
-
 // A run is a running Keeper.
 type run struct {
 	*Keeper
 	target *target
-	events *recorder
+	events *events.Recorder
 	stop   func()
 }
 
 func start(t *testing.T, client *fake.Clientset, target *target) *run {
 	t.Helper()
-	r := &run{target: target, events: &recorder{}}
+	r := &run{target: target, events: &events.Recorder{}}
 	r.Keeper = NewKeeper(&ConfigMap{Client: client, Namespace: "kube-system", Events: r.events}, target, slog.New(slog.DiscardHandler))
 	r.stop = follow(t, r.Keeper)
 	return r
@@ -220,8 +195,8 @@ func TestB002RefusedDocumentLeavesTheLastGoodOneInForce(t *testing.T) {
 	eventually(t, "the first document is in force", func() bool { return r.target.last() == "default+gold" && stored(c) != "" })
 
 	write(t, c, configMap(UserConfigMap, doc("default", "gold", "default")))
-	eventually(t, "the refusal is told", func() bool { return len(r.events.with("Warning ConfigurationRefused "+UserConfigMap)) == 1 })
-	event := r.events.with("Warning")[0]
+	eventually(t, "the refusal is told", func() bool { return len(r.events.With("Warning ConfigurationRefused kube-system/"+UserConfigMap)) == 1 })
+	event := r.events.With("Warning")[0]
 	for _, part := range []string{"default", "pools[0]", "pools[2]"} {
 		if !strings.Contains(event, part) {
 			t.Errorf("the event does not name %s: %s", part, event)
@@ -237,17 +212,17 @@ func TestB002RefusedDocumentLeavesTheLastGoodOneInForce(t *testing.T) {
 	write(t, c, again)
 	write(t, c, configMap(UserConfigMap, doc("default", "silver")))
 	eventually(t, "the good one is in force", func() bool { return r.target.last() == "default+silver" && !r.isStale() })
-	if got := len(r.events.with("Warning")); got != 1 {
+	if got := len(r.events.With("Warning")); got != 1 {
 		t.Errorf("told %d times", got)
 	}
-	eventually(t, "that is told", func() bool { return len(r.events.with("Normal ConfigurationAccepted")) == 1 })
+	eventually(t, "that is told", func() bool { return len(r.events.With("Normal ConfigurationAccepted")) == 1 })
 }
 
 func TestEventOfARefusalIsOneLine(t *testing.T) {
 	c := newClient(configMap(UserConfigMap, "apiVersion: "+config.APIVersion+"\nkind: Nonsense\nbogus: 1\n"))
 	r := start(t, c, &target{})
-	eventually(t, "it is told", func() bool { return len(r.events.with("Warning")) == 1 })
-	event := r.events.with("Warning")[0]
+	eventually(t, "it is told", func() bool { return len(r.events.With("Warning")) == 1 })
+	event := r.events.With("Warning")[0]
 	if strings.Contains(event, "\n") || !strings.Contains(event, "kind") || !strings.Contains(event, "bogus") {
 		t.Errorf("not all faults in one line: %q", event)
 	}
@@ -256,7 +231,7 @@ func TestEventOfARefusalIsOneLine(t *testing.T) {
 func TestRestartBeginsWithTheAcceptedDocument(t *testing.T) {
 	c := newClient(configMap(UserConfigMap, doc("bad", "bad")), configMap(AcceptedConfigMap, doc("good")))
 	r := start(t, c, &target{})
-	eventually(t, "the bad one is told", func() bool { return len(r.events.with("Warning")) == 1 })
+	eventually(t, "the bad one is told", func() bool { return len(r.events.With("Warning")) == 1 })
 	if r.target.last() != "good" || !r.isStale() || storedWrites(c) != 0 {
 		t.Errorf("in force %q, stale %v, %d writes", r.target.last(), r.isStale(), storedWrites(c))
 	}
@@ -281,8 +256,8 @@ func TestMassChangeIsRefusedUnlessAllowed(t *testing.T) {
 	r := start(t, c, &target{inUse: map[string]int{"a": 20, "b": 6}})
 	eventually(t, "the first is in force", func() bool { return r.target.last() == "a+b" })
 	write(t, c, configMap(UserConfigMap, doc("a")))
-	eventually(t, "it is refused", func() bool { return len(r.events.with("Warning ConfigurationRefused")) == 1 })
-	if event := r.events.with("Warning")[0]; !strings.Contains(event, "6 of 26") || !strings.Contains(event, "services.allowMassChange: true") {
+	eventually(t, "it is refused", func() bool { return len(r.events.With("Warning ConfigurationRefused")) == 1 })
+	if event := r.events.With("Warning")[0]; !strings.Contains(event, "6 of 26") || !strings.Contains(event, "services.allowMassChange: true") {
 		t.Errorf("told as %q", event)
 	}
 	write(t, c, configMap(UserConfigMap, doc("a")+"services: {allowMassChange: true}\n"))
@@ -310,7 +285,7 @@ func TestMassChangeStaysRefusedWhoeverLeads(t *testing.T) {
 	r := start(t, c, &target{inUse: map[string]int{"a": 20, "b": 6}})
 	eventually(t, "the first is in force", func() bool { return r.target.last() == "a+b" })
 	write(t, c, configMap(UserConfigMap, doc("a")))
-	eventually(t, "it is refused", func() bool { return len(r.events.with("Warning ConfigurationRefused")) == 1 })
+	eventually(t, "it is refused", func() bool { return len(r.events.With("Warning ConfigurationRefused")) == 1 })
 	eventually(t, "that is written down", func() bool { return refusedHash(c) != "" })
 	r.stop()
 
@@ -318,7 +293,7 @@ func TestMassChangeStaysRefusedWhoeverLeads(t *testing.T) {
 	writes := storedWrites(c)
 	r = start(t, c, &target{inUse: map[string]int{"a": 100, "b": 6}})
 	eventually(t, "the accepted one is in force", func() bool { return r.target.last() == "a+b" && r.isStale() })
-	if told := r.events.with("Warning"); len(told) != 0 || storedWrites(c) != writes {
+	if told := r.events.With("Warning"); len(told) != 0 || storedWrites(c) != writes {
 		t.Errorf("told again: %q, written: %d", told, storedWrites(c)-writes)
 	}
 	write(t, c, configMap(UserConfigMap, doc("a")+"# once more\n"))
@@ -349,7 +324,7 @@ func TestGoingBackForgetsTheRefusal(t *testing.T) {
 func TestDocumentWithFaultsIsNotWrittenDown(t *testing.T) {
 	c := newClient(configMap(UserConfigMap, doc("bad", "bad")), configMap(AcceptedConfigMap, doc("good")))
 	r := start(t, c, &target{})
-	eventually(t, "it is told", func() bool { return len(r.events.with("Warning")) == 1 })
+	eventually(t, "it is told", func() bool { return len(r.events.With("Warning")) == 1 })
 	r.stop()
 	if got := refusedHash(c); got != "" || storedWrites(c) != 0 {
 		t.Errorf("refused %q, %d writes", got, storedWrites(c))
@@ -359,7 +334,7 @@ func TestDocumentWithFaultsIsNotWrittenDown(t *testing.T) {
 func TestFirstDocumentIsJudgedByWhatTheServicesHold(t *testing.T) {
 	c := newClient(configMap(UserConfigMap, doc("a")))
 	r := start(t, c, &target{inUse: map[string]int{"b": 6}})
-	eventually(t, "it is refused", func() bool { return len(r.events.with("Warning ConfigurationRefused")) == 1 })
+	eventually(t, "it is refused", func() bool { return len(r.events.With("Warning ConfigurationRefused")) == 1 })
 	if r.target.last() != "" || storedWrites(c) != 0 || r.HealthChecker().Check(nil) == nil {
 		t.Errorf("in force %q, %d writes", r.target.last(), storedWrites(c))
 	}
@@ -423,7 +398,7 @@ func TestWithoutAnyDocumentItWaitsAndIsNotReady(t *testing.T) {
 	m.Data = map[string]string{"wrong-key": doc("a")}
 	write(t, c, m)
 	eventually(t, "the missing key is told", func() bool {
-		told := r.events.with("Warning")
+		told := r.events.With("Warning")
 		return len(told) == 1 && strings.Contains(told[0], "there is no key config.yaml")
 	})
 	write(t, c, configMap(UserConfigMap, doc("a")))
@@ -448,7 +423,7 @@ func TestDocumentThatCannotBeStoredIsNotInForceYet(t *testing.T) {
 	down = false
 	mu.Unlock()
 	eventually(t, "it is in force at last", func() bool { return r.target.last() == "a" })
-	if got := r.events.with("Warning"); len(got) != 0 {
+	if got := r.events.With("Warning"); len(got) != 0 {
 		t.Errorf("the user is blamed: %q", got)
 	}
 }
@@ -458,7 +433,7 @@ func TestB148StaleEndsWithTheGoodDocumentByteForByte(t *testing.T) {
 	r := start(t, c, &target{})
 	eventually(t, "it is in force", func() bool { return r.target.last() == "a" && stored(c) != "" })
 	write(t, c, configMap(UserConfigMap, "broken"))
-	eventually(t, "the broken one is told", func() bool { return len(r.events.with("Warning ConfigurationRefused")) == 1 && r.isStale() })
+	eventually(t, "the broken one is told", func() bool { return len(r.events.With("Warning ConfigurationRefused")) == 1 && r.isStale() })
 	write(t, c, configMap(UserConfigMap, doc("a")))
 	eventually(t, "it is stale no more", func() bool { return !r.isStale() })
 	if err := c.CoreV1().ConfigMaps("kube-system").Delete(context.Background(), UserConfigMap, metav1.DeleteOptions{}); err != nil {

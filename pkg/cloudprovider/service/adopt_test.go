@@ -37,7 +37,7 @@ func TestDuplicateGoesToWhoHasHeldItLonger(t *testing.T) {
 		t.Errorf("the earlier one has %s after %d patches", got, api.patched("web/early"))
 	}
 	eventually(t, "it is told and counted", func() bool {
-		told := l.events.with("Warning DuplicateAddress web/late: 192.0.2.10 is held by web/early")
+		told := l.events.With("Warning DuplicateAddress web/late: 192.0.2.10 is held by web/early")
 		return len(told) == 1 && l.counts.duplicates.Load() == 1
 	})
 }
@@ -80,7 +80,7 @@ func TestServiceThatIsHandedOverIsCleanedUp(t *testing.T) {
 	if len(svc.Status.LoadBalancer.Ingress) != 0 || len(svc.Status.Conditions) != 1 || svc.Status.Conditions[0].Type != "example.com/Other" {
 		t.Errorf("status is %+v", svc.Status)
 	}
-	if got := l.events.with("Normal Released web/s"); len(got) != 1 {
+	if got := l.events.With("Normal Released web/s"); len(got) != 1 {
 		t.Errorf("events: %q", got)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,10 +12,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/test/events"
 )
 
 // patience bounds every wait for something that must come. It is generous: the
@@ -32,39 +31,11 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A recorder keeps the events that are emitted, as "kind reason key: message".
-type recorder struct {
-	mu     sync.Mutex
-	events []string
-}
-
-func (r *recorder) Event(object runtime.Object, kind, reason, message string) {
-	svc := object.(*v1.Service)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.events = append(r.events, fmt.Sprintf("%s %s %s/%s: %s", kind, reason, svc.Namespace, svc.Name, message))
-}
-
-func (r *recorder) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
-	r.Event(object, kind, reason, fmt.Sprintf(format, args...))
-}
-
-func (r *recorder) AnnotatedEventf(object runtime.Object, _ map[string]string, kind, reason, format string, args ...any) {
-	r.Event(object, kind, reason, fmt.Sprintf(format, args...))
-}
-
-// with returns the events that begin with prefix.
-func (r *recorder) with(prefix string) []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(r.events), func(e string) bool { return !strings.HasPrefix(e, prefix) })
-}
-
 // A leader is a running Controller.
 type leader struct {
 	*Controller
 	api    *apiserver
-	events *recorder
+	events *events.Recorder
 	stop   func() // like kill -9, as far as the API server can tell
 }
 
@@ -72,7 +43,7 @@ type leader struct {
 func lead(t *testing.T, api *apiserver, document string) *leader {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &leader{api: api, events: &recorder{}}
+	l := &leader{api: api, events: &events.Recorder{}}
 	shared := informers.NewSharedInformerFactory(api, 0)
 	l.Controller = New(Options{Client: api, Shared: shared, Events: l.events, Log: slog.New(slog.DiscardHandler), Workers: 8})
 	if err := l.Watch(); err != nil {

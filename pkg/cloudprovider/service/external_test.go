@@ -17,7 +17,7 @@ func TestExternalIPsInConflictAreTold(t *testing.T) {
 	l := lead(t, api, pool(3))
 	told := func(message string) {
 		t.Helper()
-		eventually(t, "it is told: "+message, func() bool { return len(l.events.with("Warning ExternalIPConflict "+message)) == 1 })
+		eventually(t, "it is told: "+message, func() bool { return len(l.events.With("Warning ExternalIPConflict "+message)) == 1 })
 	}
 	api.create(lb("balanced"))
 	api.awaitAddress(t, "web/balanced") // .10
@@ -33,7 +33,7 @@ func TestExternalIPsInConflictAreTold(t *testing.T) {
 	// To name one's own address is no conflict.
 	api.edit(t, "web/balanced", func(svc *v1.Service) { svc.Spec.ExternalIPs = []string{"192.0.2.10"} })
 	l.settle(t)
-	if got := l.events.with("Warning ExternalIPConflict"); len(got) != 3 {
+	if got := l.events.With("Warning ExternalIPConflict"); len(got) != 3 {
 		t.Errorf("events: %q", got)
 	}
 }

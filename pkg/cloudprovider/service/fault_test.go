@@ -24,7 +24,7 @@ func TestB005EachEditOfThePoolCostsAtMostTwoWrites(t *testing.T) {
 			t.Errorf("pool %s: %d writes", edit.pool, n)
 		}
 	}
-	eventually(t, "the pool that is not there is told", func() bool { return len(l.events.with("Warning NoPool web/s")) == 1 })
+	eventually(t, "the pool that is not there is told", func() bool { return len(l.events.With("Warning NoPool web/s")) == 1 })
 }
 
 func TestB042NamespaceGoesWhoeverRemovesItsFinalizers(t *testing.T) {
@@ -164,7 +164,7 @@ func TestB165ChangesThatMeanNothingCostNothing(t *testing.T) {
 		api.awaitAddress(t, fmt.Sprintf("web/s%d", i))
 	}
 	l.settle(t)
-	writes, events := api.writes(), len(l.events.with(""))
+	writes, before := api.writes(), len(l.events.With(""))
 	for i := range 100 {
 		api.edit(t, fmt.Sprintf("web/s%d", i%20), func(svc *v1.Service) {
 			svc.Annotations = map[string]string{"example.com/touched": fmt.Sprint(i)}
@@ -175,12 +175,12 @@ func TestB165ChangesThatMeanNothingCostNothing(t *testing.T) {
 	}
 	l.settle(t)
 	told := 0
-	for _, e := range l.events.with("") {
+	for _, e := range l.events.With("") {
 		if !strings.Contains(e, "web/marker-") {
 			told++
 		}
 	}
-	if n := api.writes() - writes; n != 0 || told > events {
-		t.Errorf("%d writes, %d events, %d before", n, told, events)
+	if n := api.writes() - writes; n != 0 || told > before {
+		t.Errorf("%d writes, %d events, %d before", n, told, before)
 	}
 }

@@ -162,7 +162,7 @@ func TestB079NothingIsDecidedWithoutConfigurationAndNodeAddressesAreRefused(t *t
 		if c := allocated(svc); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "n1") {
 			t.Errorf("%s: condition is %s, %q", key, c.Status, c.Message)
 		}
-		eventually(t, key+": it is told", func() bool { return len(l.events.with("Warning NodeAddress "+key)) == 1 })
+		eventually(t, key+": it is told", func() bool { return len(l.events.With("Warning NodeAddress "+key)) == 1 })
 	}
 	if got := l.Balancer().State(noon).Waiting; !maps.Equal(got, map[ipam.Reason]int{ipam.NodeAddress: 2}) {
 		t.Errorf("waiting: %v", got)
@@ -281,7 +281,7 @@ func TestHandMadeStatusIsPutRightAndAFightIsPaced(t *testing.T) {
 		api.edit(t, "web/s", showing("203.0.113.99"))
 		eventually(t, "the status is right again", func() bool { return api.address(t, "web/s") == address })
 	}
-	eventually(t, "the fight is told", func() bool { return len(l.events.with("Warning StatusOverwritten web/s")) == 1 })
+	eventually(t, "the fight is told", func() bool { return len(l.events.With("Warning StatusOverwritten web/s")) == 1 })
 	if got := l.counts.repairs.Load(); got != 3 {
 		t.Errorf("%d repairs counted", got)
 	}
@@ -295,13 +295,13 @@ func TestUnknownAnnotationIsToldOnce(t *testing.T) {
 	l := lead(t, api, pool(2))
 	api.create(lb("s", func(svc *v1.Service) { svc.Annotations = map[string]string{"ccm-baremetal.io/adresses": "192.0.2.11"} }))
 	api.awaitAddress(t, "web/s")
-	eventually(t, "the annotation is told", func() bool { return len(l.events.with("Warning UnknownAnnotation web/s")) == 1 })
+	eventually(t, "the annotation is told", func() bool { return len(l.events.With("Warning UnknownAnnotation web/s")) == 1 })
 	api.edit(t, "web/s", func(svc *v1.Service) { svc.Labels = map[string]string{"a": "b"} })
 	l.settle(t)
 	l.stop()
 	l = lead(t, api, pool(2))
 	l.settle(t)
-	if got := l.events.with("Warning UnknownAnnotation"); len(got) != 0 || api.patched("web/s") != 1 {
+	if got := l.events.With("Warning UnknownAnnotation"); len(got) != 0 || api.patched("web/s") != 1 {
 		t.Errorf("after a restart: %d patches, events %q", api.patched("web/s"), got)
 	}
 }
@@ -317,7 +317,7 @@ func TestRequestThatCannotBeMetCostsNobodyItsAddress(t *testing.T) {
 	api.edit(t, "web/b", func(svc *v1.Service) {
 		svc.Annotations = map[string]string{AnnotationAddresses: api.services["web/a"].Status.LoadBalancer.Ingress[0].IP}
 	})
-	eventually(t, "the refusal is told", func() bool { return len(l.events.with("Warning AddressInUse web/b")) == 1 })
+	eventually(t, "the refusal is told", func() bool { return len(l.events.With("Warning AddressInUse web/b")) == 1 })
 	if got := api.address(t, "web/b"); got != had {
 		t.Errorf("b has %s, had %s", got, had)
 	}

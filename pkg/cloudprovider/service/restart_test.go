@@ -139,7 +139,7 @@ func TestTwoHundredServicesGetDifferentAddressesByOnePatchEach(t *testing.T) {
 			t.Errorf("%s: %d patches, want 1", key, n)
 		}
 	}
-	eventually(t, "one event for each service", func() bool { return len(l.events.with("Normal Allocated web/s-")) == 200 })
+	eventually(t, "one event for each service", func() bool { return len(l.events.With("Normal Allocated web/s-")) == 200 })
 }
 
 func TestFrozenLeaderCannotOverwriteItsSuccessor(t *testing.T) {

@@ -78,7 +78,7 @@ func TestRefusedWriteGivesTheAddressBack(t *testing.T) {
 	l := lead(t, api, pool(1))
 	api.create(lb("forbidden"))
 	eventually(t, "the refusal is told", func() bool {
-		told := l.events.with("Warning StatusNotWritten web/forbidden")
+		told := l.events.With("Warning StatusNotWritten web/forbidden")
 		return len(told) > 0 && strings.Contains(told[0], "a policy says no")
 	})
 	// The only address is free again, and goes to whoever can take it.
