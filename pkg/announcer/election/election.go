@@ -8,6 +8,8 @@ package election
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding"
+	"encoding/binary"
 	"hash"
 	"net/netip"
 	"slices"
@@ -48,12 +50,12 @@ func Best(candidates []string, address netip.Addr, most int) []string {
 	for _, candidate := range candidates {
 		b.add(candidate)
 		if len(best) == most {
-			if bytes.Compare(b.sum[:], best[most-1].sum[:]) > 0 {
+			if bytes.Compare(b.sum, best[most-1].sum[:]) > 0 {
 				continue
 			}
 			best = best[:most-1]
 		}
-		s := score{b.sum, candidate}
+		s := b.score(candidate)
 		i, _ := slices.BinarySearchFunc(best, s, compare)
 		best = slices.Insert(best, i, s)
 	}
@@ -67,7 +69,7 @@ func Rank(candidates []string, address netip.Addr) []string {
 	all := make([]score, len(candidates))
 	for i, candidate := range candidates {
 		b.add(candidate)
-		all[i] = score{b.sum, candidate}
+		all[i] = b.score(candidate)
 	}
 	slices.SortFunc(all, compare)
 	return names(all)
@@ -80,24 +82,61 @@ type score struct {
 }
 
 // ballot computes sums for one address. It keeps its memory from node to node,
-// because this is where a pass over a large cluster spends its time.
+// because this is where a pass over a large cluster spends its time. For the
+// same reason it pads the text itself (RFC 6234 section 4.1) and reads the sum
+// from the state that the hash offers to save: asking the hash for its sum costs
+// as much as the hashing, because it works on a copy.
 type ballot struct {
 	suffix []byte // what is hashed after the node's name
 	text   []byte
-	hash   hash.Hash
-	sum    [sha256.Size]byte // of the node last added
+	hash   interface {
+		hash.Hash
+		encoding.BinaryAppender
+	}
+	state []byte
+	sum   []byte // of the node last added; valid until the next one
 }
 
 func newBallot(address netip.Addr) *ballot {
-	return &ballot{suffix: address.AppendTo([]byte{'#'}), text: make([]byte, 0, 128), hash: sha256.New()}
+	b := &ballot{
+		suffix: address.AppendTo([]byte{'#'}),
+		text:   make([]byte, 0, 2*sha256.BlockSize),
+		state:  make([]byte, 0, 2*sha256.BlockSize),
+	}
+	b.hash = sha256.New().(interface {
+		hash.Hash
+		encoding.BinaryAppender
+	})
+	return b
 }
 
 func (b *ballot) add(node string) {
-	b.text = append(append(b.text[:0], node...), b.suffix...)
+	b.text = pad(append(append(b.text[:0], node...), b.suffix...))
 	b.hash.Reset()
 	b.hash.Write(b.text)
-	b.hash.Sum(b.sum[:0])
+	var err error
+	if b.state, err = b.hash.AppendBinary(b.state[:0]); err != nil {
+		panic(err) // SHA-256 has no state that it could not save
+	}
+	b.sum = b.state[stateHeader:][:sha256.Size]
 }
+
+// score returns that of the node last added.
+func (b *ballot) score(node string) score { return score{[sha256.Size]byte(b.sum), node} }
+
+// stateHeader is how many bytes precede the sum in the state of a SHA-256.
+const stateHeader = 4
+
+// pad makes a text whole blocks, as SHA-256 wants its last one.
+func pad(text []byte) []byte {
+	const length = 8 // bytes that hold the length of the text
+	bits := 8 * uint64(len(text))
+	text = append(text, 0x80)
+	text = append(text, zeros[:-(len(text)+length)&(sha256.BlockSize-1)]...)
+	return binary.BigEndian.AppendUint64(text, bits)
+}
+
+var zeros [sha256.BlockSize]byte
 
 func compare(a, b score) int { return bytes.Compare(a.sum[:], b.sum[:]) }
 

@@ -3,6 +3,7 @@ package election
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
 	"net/netip"
 	"slices"
@@ -73,8 +74,12 @@ func (f *Favourites) Follow(r Renumbering, address netip.Addr) {
 		}
 	}
 	f.best = kept
+	again := f.some && len(f.best) < tooFew
+	if !again && len(r.added) == 0 {
+		return
+	}
 	b := newBallot(address)
-	if f.some && len(f.best) < tooFew {
+	if again {
 		f.best, f.some = f.best[:0], false
 		for i := range r.nodes {
 			f.add(b, r.nodes, int32(i))
@@ -89,16 +94,22 @@ func (f *Favourites) Follow(r Renumbering, address netip.Addr) {
 // add takes a node in if it is good enough.
 func (f *Favourites) add(b *ballot, nodes []string, node int32) {
 	b.add(nodes[node])
-	sum := b.sum
-	x := favourite{binary.BigEndian.Uint32(sum[:4]), node}
+	x := favourite{binary.BigEndian.Uint32(b.sum), node}
+	last := len(f.best) - 1
+	closed := last >= 0 && (f.some || len(f.best) == favoured)
+	if closed && f.best[last].sum < x.sum { // nearly all of them, if there are many
+		f.some = true
+		return
+	}
+	sum := [sha256.Size]byte(b.sum)
 	before := func(y favourite) int {
 		if y.sum != x.sum {
 			return cmp.Compare(y.sum, x.sum)
 		}
 		b.add(nodes[y.node]) // rarely
-		return bytes.Compare(b.sum[:], sum[:])
+		return bytes.Compare(b.sum, sum[:])
 	}
-	if last := len(f.best) - 1; last >= 0 && (f.some || last+1 == favoured) && before(f.best[last]) < 0 {
+	if closed && before(f.best[last]) < 0 {
 		f.some = true
 		return
 	}
