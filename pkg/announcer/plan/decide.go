@@ -128,17 +128,29 @@ const fewNodes = 8
 // rank fills in the candidates, best first, tier by tier.
 func (d *verdict) rank(v *view, known *election.Favourites) {
 	for t, names := range d.outcome.field.tiers {
-		if known != nil && len(names) > fewNodes {
-			passes := func(node int) bool {
-				return d.outcome.ground.tiers[node] == tier(t) && d.outcome.fault(node) == ""
-			}
-			if best, ok := known.Best(v.names, passes, len(names), v.shown-len(d.Candidates)); ok {
-				d.Candidates = append(d.Candidates, best...)
-				continue
-			}
+		most := v.shown - len(d.Candidates)
+		switch {
+		case len(names) == 0 || most == 0:
+		case d.Candidates == nil:
+			d.Candidates = d.best(v, known, tier(t), most)
+		default:
+			d.Candidates = append(d.Candidates, d.best(v, known, tier(t), most)...)
 		}
-		d.Candidates = append(d.Candidates, election.Best(names, d.Address, v.shown-len(d.Candidates))...)
 	}
+}
+
+// best returns the first most candidates of a tier.
+func (d *verdict) best(v *view, known *election.Favourites, t tier, most int) []string {
+	names := d.outcome.field.tiers[t]
+	if known != nil && len(names) > fewNodes {
+		passes := func(node int) bool {
+			return d.outcome.ground.tiers[node] == t && d.outcome.fault(node) == ""
+		}
+		if best, ok := known.Best(v.names, passes, len(names), most); ok {
+			return best
+		}
+	}
+	return election.Best(names, d.Address, most)
 }
 
 // gravest returns the reason to give for an address that no Service may have

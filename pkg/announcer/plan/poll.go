@@ -34,12 +34,13 @@ type ground struct {
 // serve: it serves better than nobody. The last to be asked are those whose
 // link is down.
 func (v *view) poll(demands []demand) *outcome {
-	key := outcomeKey(demands)
-	if known, ok := v.outcomes[key]; ok {
+	var memory keyMemory
+	key := appendOutcomeKey(memory[:0], demands)
+	if known, ok := v.outcomes[string(key)]; ok {
 		return known
 	}
 	o := v.pollAnew(demands)
-	v.outcomes[key] = o
+	v.outcomes[string(key)] = o
 	return o
 }
 
@@ -201,9 +202,12 @@ func intersect(a, b []int) []int {
 	return out
 }
 
-// outcomeKey is equal for demands that get the same outcome.
-func outcomeKey(demands []demand) string {
-	var key []byte
+// keyMemory is room for the key of a map, so that looking up one of ordinary
+// length costs no memory: it is done for each of thousands of addresses.
+type keyMemory [64]byte
+
+// appendOutcomeKey appends what is equal for demands that get the same outcome.
+func appendOutcomeKey(key []byte, demands []demand) []byte {
 	for _, d := range demands {
 		key = binary.AppendUvarint(key, uint64(d.reach.id))
 		if !d.local {
@@ -213,7 +217,7 @@ func outcomeKey(demands []demand) string {
 		key = append(key, 1)
 		key = appendNumbers(key, d.eligible)
 	}
-	return string(key)
+	return key
 }
 
 func appendNumbers(key []byte, numbers []int) []byte {

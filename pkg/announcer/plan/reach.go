@@ -16,15 +16,16 @@ type reach struct {
 
 // reach works that out, or has it from another address of the same subnets.
 func (v *view) reach(address netip.Addr, advertisements []int) *reach {
-	key := string(appendNumbers(v.subnets.appendKey(nil, address), advertisements))
-	if known, ok := v.reaches[key]; ok {
+	var memory keyMemory
+	key := appendNumbers(v.subnets.appendKey(memory[:0], address), advertisements)
+	if known, ok := v.reaches[string(key)]; ok {
 		return known
 	}
 	r := &reach{id: len(v.reaches), faults: make([]Reason, len(v.nodes))}
 	for i := range v.nodes {
 		r.faults[i] = v.linkFault(i, address, v.wishes(i, advertisements))
 	}
-	v.reaches[key] = r
+	v.reaches[string(key)] = r
 	return r
 }
 
@@ -96,7 +97,8 @@ func (v *view) servable(demands []demand) []demand {
 // part returns how a node, by its place, announces an address as some
 // advertisements want it, or has it from another address of the same subnets.
 func (v *view) part(node int, address netip.Addr, advertisements []int) part {
-	key := binary.AppendVarint(nil, int64(node))
+	var memory keyMemory
+	key := binary.AppendVarint(memory[:0], int64(node))
 	key = appendNumbers(v.subnets.appendKey(key, address), advertisements)
 	if known, ok := v.parts[string(key)]; ok {
 		return known
@@ -149,7 +151,8 @@ func (s *subnets) add(p netip.Prefix) {
 
 // appendKey appends what is equal for addresses in the same subnets.
 func (s subnets) appendKey(key []byte, address netip.Addr) []byte {
-	var in []int
+	var memory [16]int
+	in := memory[:0]
 	for _, length := range s.lengths {
 		p, err := address.Prefix(length)
 		if err != nil {

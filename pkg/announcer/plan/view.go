@@ -161,6 +161,9 @@ func keys(holders []holder) []string {
 
 // distinct returns the few addresses of a Service without repetition.
 func distinct(addresses []netip.Addr) []netip.Addr {
+	if len(addresses) < 2 {
+		return addresses
+	}
 	out := slices.SortedFunc(slices.Values(addresses), netip.Addr.Compare)
 	return slices.Compact(out)
 }
