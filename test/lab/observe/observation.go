@@ -179,10 +179,10 @@ func (o *Observation) Runs() []Run {
 func (o *Observation) Moves(from time.Time, long time.Duration) int {
 	moves, holder := 0, ""
 	for _, r := range o.Runs() {
-		if r.Last.Before(from) || r.Last.Sub(r.First) < long {
+		if r.Last.Sub(r.First) < long {
 			continue
 		}
-		if holder != "" && r.MAC != holder {
+		if holder != "" && r.MAC != holder && r.First.After(from) {
 			moves++
 		}
 		holder = r.MAC

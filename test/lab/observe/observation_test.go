@@ -113,7 +113,8 @@ func TestAlone(t *testing.T) {
 }
 
 // One answers for a second, both do for a while, the other alone does, and the
-// first one again.
+// first one again. A move is counted by when it is over, also if nobody has
+// answered between from and then.
 func TestMoves(t *testing.T) {
 	x := newTape()
 	for ms := 0; ms < 4000; ms += 20 {
@@ -126,7 +127,7 @@ func TestMoves(t *testing.T) {
 			x.hear(theirMAC, x.senders[sender], ms+2)
 		}
 	}
-	for from, want := range map[int]int{0: 2, 1500: 1, 3500: 0} {
+	for from, want := range map[int]int{0: 2, 1100: 2, 1500: 1, 2999: 1, 3500: 0} {
 		if got := x.Moves(x.at(from), 500*time.Millisecond); got != want {
 			t.Errorf("%d moves from %d ms on, want %d", got, from, want)
 		}
