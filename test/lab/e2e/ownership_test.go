@@ -37,6 +37,7 @@ func TestOwnership(t *testing.T) {
 	t.Run("B077TwoLeaveAtOnce", f.testB077TwoLeaveAtOnce)
 	t.Run("BusyMachine", f.testBusyMachine)
 	t.Run("Stalls", f.testStalls)
+	t.Run("Crashes", f.testCrashes)
 	t.Run("StaleNode", f.testStaleNode)
 }
 
@@ -210,11 +211,41 @@ func (f *fleet) testStalls(t *testing.T) {
 	}
 	whole(t)
 	f.settled(t, time.Now(), healBound)
-	moves, most := f.moves(mark), 2*share
-	t.Logf("%d stalls of a node with %d addresses: %d moves", n, share, moves)
-	if moves > most {
-		t.Errorf("want at most %d moves", most)
+	f.damped(t, fmt.Sprintf("%d stalls", n), share, mark)
+}
+
+// damped fails the test unless the addresses of a node that was away again and
+// again have moved away, and back once at most.
+func (f *fleet) damped(t *testing.T, what string, share int, since time.Time) {
+	t.Helper()
+	moves := f.moves(since)
+	t.Logf("%s of a node with %d addresses: %d moves", what, share, moves)
+	if moves < share || moves > 2*share {
+		t.Errorf("want %d to %d moves", share, 2*share)
 	}
+}
+
+// An announcer is killed and started again and again, sooner and later than its
+// death is noticed: its addresses move away once, and come back once at most.
+func (f *fleet) testCrashes(t *testing.T) {
+	const settle = 5 * time.Second
+	defer restarted(t, document)
+	restarted(t, withMembership(fmt.Sprintf("settle: %s", settle)))
+	time.Sleep(settle + 2*time.Second) // until then whoever comes is a founder
+	owners := f.settled(t, time.Now(), healBound)
+	node := busiest(owners, 1)[0]
+	share := len(owned(owners, node))
+	mark := time.Now()
+	n := times(8, 50)
+	for i := range n {
+		kill(t)(node)
+		time.Sleep(100*time.Millisecond + time.Duration(i)*1700*time.Millisecond/time.Duration(n-1))
+		revive(t)(node)
+		time.Sleep(time.Second)
+	}
+	whole(t)
+	f.settled(t, time.Now(), healBound)
+	f.damped(t, fmt.Sprintf("%d crashes", n), share, mark)
 }
 
 // wrongTenantBound is for how long a node without the API server may send
