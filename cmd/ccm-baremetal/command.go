@@ -28,7 +28,8 @@ const leaseName = "ccm-baremetal"
 
 // flags are our own, besides the framework's.
 type flags struct {
-	namespace string
+	namespace   string
+	observeOnly bool
 }
 
 func (f *flags) set() *pflag.FlagSet {
@@ -36,6 +37,9 @@ func (f *flags) set() *pflag.FlagSet {
 	fs.StringVar(&f.namespace, "namespace", metav1.NamespaceSystem,
 		"Namespace of the ConfigMaps ccm-baremetal and ccm-baremetal-accepted, of the Secret ccm-baremetal-gossip and, unless "+
 			"--leader-elect-resource-namespace says otherwise, of the Lease ccm-baremetal.")
+	fs.BoolVar(&f.observeOnly, "observe-only", false,
+		"Decide, and say in the log and in ccm_baremetal_withheld_writes_total what would be written, but write nothing and take part in no election of a leader: "+
+			"to rehearse a take-over beside the controller that is in charge.")
 	return fs
 }
 
@@ -50,7 +54,7 @@ func newCommand(ctx context.Context) (*cobra.Command, error) {
 	initialize := func(c *appconfig.CompletedConfig) cloud.Interface {
 		// By now --controllers has been checked against all of them.
 		maps.DeleteFunc(controllers, cloudprovider.Disabled(c))
-		return cloudprovider.New(c, f.namespace)
+		return cloudprovider.New(c, cloudprovider.Options{Namespace: f.namespace, ObserveOnly: f.observeOnly})
 	}
 	cmd := app.NewCloudControllerManagerCommand(o, initialize, controllers, cloudprovider.Aliases(),
 		cliflag.NamedFlagSets{}, ctx.Done())
@@ -106,6 +110,9 @@ func prepare(cmd *cobra.Command, o *options.CloudControllerManagerOptions, f *fl
 	}
 	if !cmd.Flags().Changed("leader-elect-resource-namespace") {
 		o.Generic.LeaderElection.ResourceNamespace = f.namespace
+	}
+	if f.observeOnly {
+		o.Generic.LeaderElection.LeaderElect = false // who observes disputes the Lease with nobody
 	}
 	// Outside of a cluster the one kubeconfig serves for reviews too.
 	for _, file := range []*string{&o.Authentication.RemoteKubeConfigFile, &o.Authorization.RemoteKubeConfigFile} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	cloudprovider "k8s.io/cloud-provider"
@@ -26,20 +27,33 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/instances"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/service"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/watchdog"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/rehearse"
 )
 
 // component names us towards the API server: user agent and source of events.
 const component = "ccm-baremetal"
 
-// New builds the provider out of the framework's configuration. The ConfigMaps
-// and the Secret are in namespace. It registers metrics: call it once. All
-// clients that are made of c from then on write only while this process leads,
-// if it takes part in the election of a leader.
-func New(c *appconfig.CompletedConfig, namespace string) *Provider {
+// Options are what a Provider needs besides the framework's configuration.
+type Options struct {
+	Namespace string // of the ConfigMaps and the Secret
+
+	// ObserveOnly lets nothing be written: what would be is counted and logged.
+	ObserveOnly bool
+}
+
+// New builds the provider out of the framework's configuration. It registers
+// metrics: call it once. All clients that are made of c from then on write only
+// while this process leads, if it takes part in the election of a leader; and
+// no client of c writes anything if the provider only observes.
+func New(c *appconfig.CompletedConfig, o Options) *Provider {
+	log := slog.New(logr.ToSlogHandler(klog.Background()))
 	if e := c.ComponentConfig.Generic.LeaderElection; e.LeaderElect {
 		c.Kubeconfig.Wrap(fence.New(e.RenewDeadline.Duration).Wrap)
 	}
-	log := slog.New(logr.ToSlogHandler(klog.Background()))
+	if o.ObserveOnly {
+		observe(c, log)
+	}
+	namespace := o.Namespace
 	client := c.ClientBuilder.ClientOrDie(component)
 	events := c.EventBroadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: component})
 	p := &Provider{
@@ -71,6 +85,16 @@ func New(c *appconfig.CompletedConfig, namespace string) *Provider {
 	legacyregistry.CustomMustRegister(p.service.Collector(), p.instances.Collector(), p.keeper.Collector())
 	legacyregistry.MustRegister(p.service.Latency())
 	return p
+}
+
+// observe keeps all clients from writing, the one of the framework's events
+// included, which was made before.
+func observe(c *appconfig.CompletedConfig, log *slog.Logger) {
+	rehearsal := rehearse.New(log)
+	c.Kubeconfig.Wrap(rehearsal.Wrap)
+	c.Client = kubernetes.NewForConfigOrDie(rest.AddUserAgent(rest.CopyConfig(c.Kubeconfig), component)) // the framework has made one of it already
+	legacyregistry.CustomMustRegister(&withheldCollector{rehearsal: rehearsal})
+	log.Info("only observing: nothing is written, and another controller stays in charge")
 }
 
 // host returns the address in the URL under which this process reaches the

@@ -48,12 +48,13 @@ var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "T
 // ours says which of our own packages a package may import.
 var ours = map[string][]string{
 	"pkg/diagnose":               {},
+	"pkg/rehearse":               {},
 	"pkg/config":                 {},
 	"pkg/migrate":                {"pkg/config"},
 	"pkg/cloudprovider/ipam":     {"pkg/config"},
-	"pkg/cloudprovider/document": {"pkg/config", "pkg/cloudprovider/eventtext"},
-	"pkg/cloudprovider/service":  {"pkg/config", "pkg/cloudprovider/ipam", "pkg/cloudprovider/eventtext"},
-	"pkg/cloudprovider":          {"pkg/config", "pkg/cloudprovider/ipam", "pkg/cloudprovider/document", "pkg/cloudprovider/service", "pkg/cloudprovider/watchdog", "pkg/cloudprovider/instances", "pkg/cloudprovider/fence"},
+	"pkg/cloudprovider/document": {"pkg/config", "pkg/cloudprovider/eventtext", "pkg/rehearse"},
+	"pkg/cloudprovider/service":  {"pkg/config", "pkg/cloudprovider/ipam", "pkg/cloudprovider/eventtext", "pkg/rehearse"},
+	"pkg/cloudprovider":          {"pkg/config", "pkg/cloudprovider/ipam", "pkg/cloudprovider/document", "pkg/cloudprovider/service", "pkg/cloudprovider/watchdog", "pkg/cloudprovider/instances", "pkg/cloudprovider/fence", "pkg/rehearse"},
 	"pkg/cloudprovider/watchdog": {"pkg/config"},
 	"pkg/cloudprovider/inspect":  {"pkg/config", "pkg/migrate", "pkg/cloudprovider/document", "pkg/cloudprovider/service"},
 	"pkg/announcer/election":     {"pkg/config"},

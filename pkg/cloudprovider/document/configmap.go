@@ -17,6 +17,7 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/eventtext"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/rehearse"
 )
 
 // The ConfigMaps; config.ConfigMapKey is the key in both. Changing a name is
@@ -227,6 +228,7 @@ func (f *follower) accept(ctx context.Context, document []byte) error {
 // is not what is stored.
 func (f *follower) store(ctx context.Context, document []byte) error {
 	client := f.Client.CoreV1().ConfigMaps(f.Namespace)
+	before := f.accepted
 	var err error
 	switch {
 	case f.accepted == nil:
@@ -235,6 +237,10 @@ func (f *follower) store(ctx context.Context, document []byte) error {
 		}, document), metav1.CreateOptions{FieldManager: ManagedBy})
 	case f.accepted.Data[config.ConfigMapKey] != string(document) || f.accepted.Annotations[annotationRefused] != f.excess:
 		f.accepted, err = client.Update(ctx, f.record(f.accepted.DeepCopy(), document), metav1.UpdateOptions{FieldManager: ManagedBy})
+	}
+	if errors.Is(err, rehearse.ErrWithheld) {
+		f.accepted = before
+		return nil // who only observes stores nothing, and goes on as if it had
 	}
 	if err != nil {
 		return fmt.Errorf("store the accepted document in configmap %s: %w", AcceptedConfigMap, err)

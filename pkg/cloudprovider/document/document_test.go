@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/rehearse"
 	"github.com/ccm-baremetal/ccm-baremetal/test/events"
 )
 
@@ -425,6 +426,24 @@ func TestDocumentThatCannotBeStoredIsNotInForceYet(t *testing.T) {
 	eventually(t, "it is in force at last", func() bool { return r.target.last() == "a" })
 	if got := r.events.With("Warning"); len(got) != 0 {
 		t.Errorf("the user is blamed: %q", got)
+	}
+}
+
+func TestWhoOnlyObservesGoesOnAsIfItHadStored(t *testing.T) {
+	c := newClient(configMap(UserConfigMap, doc("a")))
+	for _, verb := range []string{"create", "update"} {
+		c.PrependReactor(verb, "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, fmt.Errorf("%s configmap: %w", verb, rehearse.ErrWithheld)
+		})
+	}
+	r := start(t, c, &target{})
+	eventually(t, "it is in force", func() bool { return r.target.last() == "a" })
+	if err := c.Tracker().Update(v1.SchemeGroupVersion.WithResource("configmaps"), configMap(UserConfigMap, doc("a", "b")), "kube-system"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an edit is in force", func() bool { return r.target.last() == "a+b" })
+	if stored(c) != "" || r.isStale() {
+		t.Errorf("stored %q, stale %v", stored(c), r.isStale())
 	}
 }
 

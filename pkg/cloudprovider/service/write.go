@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/eventtext"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/rehearse"
 )
 
 // FieldManager owns, in a Service's managedFields, what this controller wrote.
@@ -30,14 +32,19 @@ const (
 	gone        outcome = "gone"        // there is no such Service any more
 	refused     outcome = "refused"     // no right to do so, or the API server finds it wrong
 	unreachable outcome = "unreachable" // whether it was made is not known
+	withheld    outcome = "withheld"    // this process only observes
 )
 
-func outcomes() []outcome { return []outcome{written, conflict, gone, refused, unreachable} }
+func outcomes() []outcome {
+	return []outcome{written, conflict, gone, refused, unreachable, withheld}
+}
 
 func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:
 		return written
+	case errors.Is(err, rehearse.ErrWithheld):
+		return withheld
 	case apierrors.IsConflict(err):
 		return conflict
 	case apierrors.IsNotFound(err):
@@ -68,6 +75,9 @@ func (c *Controller) write(ctx context.Context, w write) {
 	switch o {
 	case written:
 		c.wrote(w, fresh)
+		return
+	case withheld:
+		c.queue.Forget(key) // what was decided stays kept for it, as if it had been written
 		return
 	case conflict:
 		c.refresh(ctx, w.svc)

@@ -10,6 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/rehearse"
 )
 
 func TestB043ServiceChangedRightAfterCreationGetsItsAddress(t *testing.T) {
@@ -155,5 +157,33 @@ func TestServiceThatIsGoneGivesItsAddressBack(t *testing.T) {
 	api.awaitAddress(t, "web/next")
 	if n := api.patched("web/brief"); n != 1 {
 		t.Errorf("%d patches of a service that is gone", n)
+	}
+}
+
+func TestWhoOnlyObservesKeepsWhatItDecided(t *testing.T) {
+	api := newAPIServer()
+	api.set(func(s *apiserver) {
+		s.onPatch = func(key string) error {
+			if key == "web/first" || key == "web/second" {
+				return fmt.Errorf("patch %s: %w", key, rehearse.ErrWithheld)
+			}
+			return nil
+		}
+	})
+	l := lead(t, api, pool(1))
+	api.create(lb("first"))
+	eventually(t, "the first is decided about", func() bool { return l.counts.patched(withheld) > 0 })
+	api.create(lb("second"))
+	eventually(t, "both are decided about", func() bool { return l.counts.patched(withheld) == 2 })
+	l.settle(t)
+	if n := l.counts.patched(withheld); n != 2 {
+		t.Errorf("%d tries: what is withheld is not tried again", n)
+	}
+	state := l.Balancer().State(noon)
+	if state.Usage[0].Held != 1 {
+		t.Errorf("%d addresses held: the pool has one, and the first would have it", state.Usage[0].Held)
+	}
+	if got := l.events.With("Warning " + reasonNotWritten); len(got) != 0 {
+		t.Errorf("told as a refusal: %v", got)
 	}
 }
