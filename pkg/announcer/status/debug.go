@@ -30,6 +30,29 @@ type Plan struct {
 	LeftOut   map[string]string   // links of this node that never carry an announcement, with the cause
 	Layer2    Layer2
 	BGP       []BGPSession // with routers, by the peer's name
+
+	ObserveOnly bool       // nothing is announced: all this is what would be
+	Moves       []Move     // the last that this announcer has seen, newest first
+	Host        []HostLink // what is set on this node, by the name of the link
+}
+
+// Move is a change of the node that announces an address, or of whether any does.
+type Move struct {
+	Time     time.Time // of the pass that saw it
+	Address  netip.Addr
+	From, To string      // Nodes; empty: nobody
+	Cause    plan.Reason // why From announces it no more, or nobody does
+	Services []string    // that hold it, sorted
+}
+
+// HostLink is a link that may carry announcements, as the node has set it up.
+type HostLink struct {
+	Name string
+	MTU  int // bytes
+
+	// ReversePath is the greater of net.ipv4.conf.all.rp_filter and the link's
+	// own, which is what counts: 0 off, 1 strict, 2 loose; -1 if it is not known.
+	ReversePath int
 }
 
 // World is a snapshot without its configuration.
@@ -75,6 +98,10 @@ func (s *Status) Plan() Plan {
 		LeftOut:  s.o.LeftOut(),
 		Layer2:   s.o.Layer2(),
 		BGP:      s.o.BGP(),
+
+		ObserveOnly: s.o.ObserveOnly,
+		Moves:       s.moves.newest(),
+		Host:        s.o.Host(),
 	}
 	for _, a := range s.o.Answering() {
 		a.Peers = nil // the same for all of them, and to be seen at the members
@@ -108,6 +135,9 @@ func (s *Status) servePlan(w http.ResponseWriter, r *http.Request) {
 
 // writeText renders the plan for people.
 func (p Plan) writeText(w io.Writer) {
+	if p.ObserveOnly {
+		fmt.Fprintln(w, "only observing: this is what would be announced; nothing is")
+	}
 	if p.Error != "" {
 		fmt.Fprintf(w, "the last pass failed: %s\n", p.Error)
 	}

@@ -110,6 +110,7 @@ func truth(set bool, labels ...string) sample {
 
 func (s state) collectConfig(ch chan<- prometheus.Metric, p *Pass) {
 	emit(ch, prometheus.GaugeValue, "ready", "Whether the announcer takes part, as /readyz says.", nil, truth(s.Ready() == nil))
+	emit(ch, prometheus.GaugeValue, "observe_only", "Whether the announcer only observes: what it decides is not announced.", nil, truth(s.o.ObserveOnly))
 	emit(ch, prometheus.GaugeValue, "config_refused", "Whether the newest configuration document was refused.", nil, truth(s.o.ConfigFault() != nil))
 	if p.known() {
 		emit(ch, prometheus.GaugeValue, "config_info", "The hash of the configuration in force.", []string{"hash"}, value(1, p.Snapshot.Config.Hash))

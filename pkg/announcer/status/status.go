@@ -46,6 +46,8 @@ type Options struct {
 	Warming     func() time.Duration // for how long a new announcer is still not to count as ready
 	Layer2      func() Layer2
 	BGP         func() []BGPSession
+	Host        func() []HostLink
+	ObserveOnly bool // nothing of what is decided is done
 
 	// Moved is called for each change that concerns this node: when it has
 	// lost an address, and when a speaker has begun to answer for one that it
@@ -68,6 +70,7 @@ type Status struct {
 	last     atomic.Pointer[Pass]
 	registry *prometheus.Registry
 	counters counters
+	moves    moves
 
 	gained map[netip.Addr]gain // ours, not yet seen answered; Observe's own
 }
@@ -90,6 +93,7 @@ func New(o Options) *Status {
 // not change the pass afterwards.
 func (s *Status) Observe(p Pass) {
 	s.counters.count(p)
+	s.moves.note(s.last.Load(), p)
 	s.tell(p)
 	s.last.Store(&p)
 }

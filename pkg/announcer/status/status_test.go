@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/klog/v2"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
@@ -87,6 +88,7 @@ func newRig() *rig {
 		Warming:     func() time.Duration { return r.warming },
 		Layer2:      func() Layer2 { return r.layer2 },
 		BGP:         func() []BGPSession { return r.bgp },
+		Host:        func() []HostLink { return []HostLink{{Name: "eth0", MTU: 1500, ReversePath: 2}} },
 		Moved:       func(n Note) { r.moved = append(r.moved, describe(n)) },
 		Log:         slog.New(slog.DiscardHandler),
 	})
@@ -160,6 +162,37 @@ func TestMovesAreToldWithTheirCause(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, r.moved); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestMovesAreRemembered(t *testing.T) {
+	r := newRig()
+	s := world(t)
+	first := pass(s, nil)
+	r.Observe(first)
+	if got := r.Plan().Moves; len(got) != 0 {
+		t.Errorf("what was there at the start has moved: %v", got)
+	}
+	s.Members = append([]plan.Member{}, s.Members...)
+	s.Members[1].Draining = true
+	second := pass(s, first.Verdicts)
+	r.Observe(second)
+	r.Observe(pass(s, second.Verdicts)) // at rest
+	want := []Move{{Time: second.Started, Address: netip.MustParseAddr("192.0.2.103"), From: "n2", To: "n1", Cause: plan.Draining, Services: []string{"web/s103"}}}
+	if diff := cmp.Diff(want, r.Plan().Moves, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Error(diff)
+	}
+	before := second.Verdicts
+	for i := range 2 * movesAtMost {
+		s.Members = append([]plan.Member{}, s.Members...)
+		s.Members[1].Draining = i%2 == 1
+		p := pass(s, before)
+		r.Observe(p)
+		before = p.Verdicts
+	}
+	got := r.Plan().Moves
+	if len(got) != movesAtMost || got[0].To != "n1" || got[1].To != "n2" {
+		t.Errorf("%d moves, the newest %+v", len(got), got[:2])
 	}
 }
 
