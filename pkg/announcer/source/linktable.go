@@ -35,6 +35,7 @@ type linkTable struct {
 // link is a link that may carry announcements, with its own addresses.
 type link struct {
 	plan.Link
+	mtu       int
 	addresses []netip.Addr
 }
 
@@ -71,7 +72,7 @@ func newLinkTable(links []netlink.Link, addresses []netlink.Addr, routes []netli
 			t.leftOut[attrs.Name] = cause
 			continue
 		}
-		t.links = append(t.links, link{Link: plan.Link{
+		t.links = append(t.links, link{mtu: attrs.MTU, Link: plan.Link{
 			Name:  attrs.Name,
 			Index: attrs.Index,
 			MAC:   attrs.HardwareAddr.String(),

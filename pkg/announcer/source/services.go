@@ -27,6 +27,7 @@ type service struct {
 	uid          string // for events about it
 	class        string // empty: names none
 	ignored      bool
+	judged       bool // a CCM has said something of its addresses
 	announced    Announced
 }
 
@@ -49,8 +50,11 @@ func convertService(o *corev1.Service) (service, bool) {
 		ignored: isTrue(o.Annotations[ignoreAnnotation]),
 	}
 	for _, c := range o.Status.Conditions {
-		if c.Type == config.ConditionAnnounced {
+		switch c.Type {
+		case config.ConditionAnnounced:
 			s.announced = Announced{string(c.Status), c.Reason, c.Message}
+		case config.ConditionAllocated:
+			s.judged = true
 		}
 	}
 	s.Allocated = confirmed(o.Status.Conditions, s.Addresses)
@@ -100,6 +104,15 @@ func confirmed(conditions []metav1.Condition, addresses []netip.Addr) bool {
 		named[c.Address] = true
 	}
 	return !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return !named[a] })
+}
+
+// adoptable tells whether a CCM would adopt a Service with what its status
+// shows: it has addresses, and all of them are in pools.
+func (s service) adoptable(c config.Config) bool {
+	return len(s.Addresses) > 0 && !slices.ContainsFunc(s.Addresses, func(a netip.Addr) bool {
+		_, found := c.PoolOf(a)
+		return !found
+	})
 }
 
 // isTrue reads the value of an annotation as the CCM does, which also

@@ -78,7 +78,7 @@ func TestConvertService(t *testing.T) {
 			o.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "2001:db8::10"}, {IP: "192.0.2.10"}}
 			o.Status.Conditions[0].Message = verdict("2001:db8::10", "192.0.2.10")
 		}, func(s *service) { s.Addresses = addrs("2001:db8::10", "192.0.2.10") }},
-		{"no verdict of the CCM", func(o *corev1.Service) { o.Status.Conditions = nil }, func(s *service) { s.Allocated = false }},
+		{"no verdict of the CCM", func(o *corev1.Service) { o.Status.Conditions = nil }, func(s *service) { s.Allocated, s.judged = false, false }},
 		{"a verdict against it", func(o *corev1.Service) { o.Status.Conditions[0].Status = metav1.ConditionFalse },
 			func(s *service) { s.Allocated = false }},
 		{"an address that the verdict does not name", func(o *corev1.Service) {
@@ -92,7 +92,7 @@ func TestConvertService(t *testing.T) {
 			o.Status.Conditions[0].Message = "192.0.2.10, kept though it is in no pool any more"
 		}, func(*service) {}},
 		{"somebody else's condition of that name", func(o *corev1.Service) { o.Status.Conditions[0].Type = "example.org/Allocated" },
-			func(s *service) { s.Allocated = false }},
+			func(s *service) { s.Allocated, s.judged = false, false }},
 		{"on its way out", func(o *corev1.Service) { o.DeletionTimestamp = &now }, func(s *service) { s.Deleting = true }},
 		{"policy Local", func(o *corev1.Service) { o.Spec.ExternalTrafficPolicy = "Local" }, func(s *service) { s.Local = true }},
 		{"policy Cluster", func(o *corev1.Service) { o.Spec.ExternalTrafficPolicy = "Cluster" }, func(*service) {}},
@@ -107,7 +107,7 @@ func TestConvertService(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := balancer("web", "shop", "192.0.2.10")
 			tt.change(o)
-			want := service{uid: "uid-1", Service: plan.Service{
+			want := service{uid: "uid-1", judged: true, Service: plan.Service{
 				Namespace: "web", Name: "shop", Created: created, Addresses: addrs("192.0.2.10"), Allocated: true,
 			}}
 			tt.want(&want)

@@ -173,6 +173,9 @@ func (w *World) service(key string, c config.Config) (plan.Service, bool) {
 		w.views.endpoints[key] = endpoints
 	}
 	s.Endpoints = endpoints
+	if w.o.Rehearse && !s.judged {
+		s.Allocated = s.adoptable(c)
+	}
 	return s.Service, true
 }
 

@@ -30,6 +30,11 @@ type Options struct {
 	File      string // read the configuration from here instead
 	Links     *Links // run by the caller
 
+	// Rehearse takes the addresses of the configuration's pools that a status
+	// shows for confirmed, where no CCM has judged the Service yet: a CCM would
+	// adopt them. It is for who decides and announces nothing.
+	Rehearse bool
+
 	// Kick is called after each change that a decision could depend on. It
 	// must not block.
 	Kick func()
