@@ -31,7 +31,8 @@ type Explanation struct {
 	Links          []string    `json:"links"`     // of the node that was asked, that it would use
 	Answering      []string    `json:"answering"` // of the node that was asked, on which it answers
 	HandingOver    bool        `json:"handingOver"`
-	Routers        []Herald    `json:"routers"` // by node; empty if no node may tell any
+	ObserveOnly    bool        `json:"observeOnly"` // the node that was asked announces nothing of what it decides
+	Routers        []Herald    `json:"routers"`     // by node; empty if no node may tell any
 }
 
 // Herald is a node, the routers that it tells of an address, and why it tells none.
@@ -111,6 +112,7 @@ func Explain(p status.Plan, what string) (Answer, error) {
 		e := newExplanation(s, v)
 		e.Advertisements = advertisements(s, v)
 		e.addAnswering(p.Answering)
+		e.ObserveOnly = p.ObserveOnly
 		out.Addresses = append(out.Addresses, e)
 	}
 	return out, nil
@@ -318,6 +320,8 @@ func (e Explanation) here() string {
 		text += "; still answering on " + strings.Join(e.Answering, ", ") + " until the new owner is heard"
 	case len(e.Answering) > 0:
 		text += "; answering on " + strings.Join(e.Answering, ", ")
+	case e.ObserveOnly && e.Reason == plan.Owner:
+		text += "; not answering, for it only observes"
 	case e.Reason == plan.Owner:
 		text += "; NOT answering, see the log and announcer_layer2_link_open"
 	}

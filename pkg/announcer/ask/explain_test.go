@@ -189,6 +189,24 @@ func TestSimulateAnotherConfiguration(t *testing.T) {
 	}
 }
 
+func TestAnObserversAnswersSaySo(t *testing.T) {
+	p := page(t)
+	p.ObserveOnly, p.Answering = true, nil
+	for _, args := range [][]string{{"explain", "192.0.2.101"}, {"members"}, {"simulate", "--drain", "n1"}, {"bgp"}} {
+		out, err := ask(t, p, args...)
+		if err != nil || !strings.HasPrefix(out, "The announcer on n1 only observes: ") {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+		if args[0] == "explain" && !strings.Contains(out, "not answering, for it only observes") {
+			t.Errorf("%v:\n%s", args, out)
+		}
+	}
+	out, err := ask(t, p, "explain", "192.0.2.101", "-o", "json")
+	if err != nil || !strings.Contains(out, `"observeOnly": true`) || !json.Valid([]byte(out)) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func TestExplainSavedPage(t *testing.T) {
 	text, err := json.Marshal(page(t))
 	if err != nil {

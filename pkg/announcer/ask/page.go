@@ -72,6 +72,9 @@ func (o Options) command(cmd *cobra.Command, answer func(status.Plan, []string) 
 		if output == "json" {
 			return PrintJSON(cmd.OutOrStdout(), out)
 		}
+		if p.ObserveOnly {
+			fmt.Fprintf(cmd.OutOrStdout(), "The announcer on %s only observes: what follows is what would be, and nothing of it is announced.\n\n", p.World.Node)
+		}
 		return out.Print(cmd.OutOrStdout())
 	}
 	fs := cmd.Flags()
