@@ -18,6 +18,7 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/rehearse"
 )
 
 // userAgent tells our requests apart in audit logs. Changing it is an API change.
@@ -32,8 +33,9 @@ var attentive = map[string]string{
 	"HTTP2_PING_TIMEOUT_SECONDS":      "5",
 }
 
-// newClient returns a client of the API server. It does not connect.
-func newClient(kubeconfig string) (*source.API, error) {
+// newClient returns a client of the API server. It does not connect. One that
+// only observes withholds every write.
+func newClient(kubeconfig string, observeOnly bool, log *slog.Logger) (*source.API, error) {
 	for name, value := range attentive {
 		if _, given := os.LookupEnv(name); given {
 			continue
@@ -46,7 +48,11 @@ func newClient(kubeconfig string) (*source.API, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w", err)
 	}
-	return source.NewAPI(modest(c))
+	c = modest(c)
+	if observeOnly {
+		c.Wrap(rehearse.New(log).Wrap)
+	}
+	return source.NewAPI(c)
 }
 
 // modest makes requests few and small: thousands of these clients may run.

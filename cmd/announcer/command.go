@@ -24,6 +24,7 @@ type options struct {
 	namespace          string
 	insecureMembership bool
 	record             string
+	observeOnly        bool
 	bindAddress        string
 	metricsPort        uint16
 	debugAddress       string
@@ -39,6 +40,7 @@ func (o *options) add(fs *pflag.FlagSet) {
 	fs.StringVar(&o.namespace, "namespace", "kube-system", "namespace of that ConfigMap and of the Secret ccm-baremetal-gossip")
 	fs.BoolVar(&o.insecureMembership, "insecure-membership", false, "gossip in clear text, so that whoever reaches the gossip port can take addresses away")
 	fs.StringVar(&o.record, "record", "", "`file` on the host in which the node remembers its starts, stops and deaths, so that one that comes and goes does not take addresses with it each time; default: it remembers nothing over a restart")
+	fs.BoolVar(&o.observeOnly, "observe-only", false, "decide among the announcers that observe as well, and say in the log, on /debug/plan and by explain what would be announced, but announce nothing, write nothing and remember nothing")
 	fs.StringVar(&o.bindAddress, "bind-address", "", "`address` for health and metrics; default: all")
 	fs.Uint16Var(&o.metricsPort, "metrics-port", 7957, "port for /healthz, /readyz and /metrics")
 	fs.StringVar(&o.debugAddress, "debug-address", "127.0.0.1:7958", "`address` and port for /debug/plan and /debug/pprof, which tell much about the cluster")
@@ -63,6 +65,23 @@ func (o *options) check() error {
 
 func (o *options) publicAddress() string {
 	return net.JoinHostPort(o.bindAddress, strconv.Itoa(int(o.metricsPort)))
+}
+
+// recordFile is where the node remembers its past. An observer has none of its
+// own, and leaves the node's alone.
+func (o *options) recordFile() string {
+	if o.observeOnly {
+		return ""
+	}
+	return o.record
+}
+
+// gossipLabel keeps observers apart from those that announce.
+func (o *options) gossipLabel() string {
+	if o.observeOnly {
+		return observersLabel
+	}
+	return ""
 }
 
 func (o *options) logger(w io.Writer) *slog.Logger {

@@ -50,6 +50,7 @@ type gossipOptions struct {
 	world  *source.World
 	secret *source.Secret // with the keys; nil: clear text
 	record *record.Record
+	label  string        // what the cluster's label ends with
 	rekey  chan struct{} // capacity 1: the Secret has changed
 	kick   func()
 	log    *slog.Logger
@@ -191,7 +192,7 @@ func (g *gossip) cluster(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("get namespace %s: %w", metav1.NamespaceSystem, err)
 	}
-	return string(namespace.UID), nil
+	return string(namespace.UID) + g.o.label, nil
 }
 
 // keys returns the gossip keys: the one that is to sign, and after it all

@@ -28,6 +28,10 @@ What it never does:
   - write anything but Events, the condition ccm-baremetal.io/Announced of
     Services, and the file --record on the host
 
+To rehearse, --observe-only decides among the announcers that observe as well,
+and announces and writes nothing. What a status shows and a pool has then counts
+as confirmed where no ccm-baremetal has looked at the Service yet.
+
 While something is missing at the start it waits, answers /healthz, and says on
 /readyz what it waits for. SIGTERM hands all addresses over to other nodes,
 which takes at most two seconds, and takes leave of routers, which takes

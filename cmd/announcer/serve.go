@@ -10,12 +10,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer"
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/l2"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/record"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // bell carries kicks from the parts, which are built first, to the loop. What
@@ -44,7 +41,7 @@ func (b bell) carry(ctx context.Context, kick func()) error {
 // serve announces until ctx ends, and leaves without loss.
 func serve(ctx context.Context, o options, log *slog.Logger) error {
 	frugal()
-	api, err := newClient(o.kubeconfig)
+	api, err := newClient(o.kubeconfig, o.observeOnly, log)
 	if err != nil {
 		return err
 	}
@@ -56,8 +53,9 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	links := source.NewLinks(kick.ring, log)
 	world := source.New(source.Options{
 		Node: o.node, API: api, Namespace: o.namespace, File: o.configFile, Links: links, Kick: kick.ring, Log: log,
+		Rehearse: o.observeOnly,
 	})
-	past := record.Open(record.Options{Path: o.record, Kick: kick.ring, Log: log})
+	past := record.Open(record.Options{Path: o.recordFile(), Kick: kick.ring, Log: log})
 	rekey := make(bell, 1)
 	secret := world.NewSecret(gossipSecret, rekey.ring)
 	follow := secret.Run
@@ -66,15 +64,13 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	gossip := newGossip(gossipOptions{
 		node: o.node, api: api, world: world, secret: secret, record: past, rekey: rekey, kick: kick.ring, log: log,
+		label: o.gossipLabel(),
 	})
-	speaker := l2.New(l2.Options{Log: log, Kick: kick.ring})
+	speaker, router := speak(o, secrets{api, o.namespace}.password, kick.ring, log)
 	defer speaker.Close()
-	router := routers{config.Embedded: bgp.New(bgp.Options{
-		Node: o.node, Password: secrets{api, o.namespace}.password, Dial: bgp.Dial, Log: log,
-	})}
 	defer router.Close()
 	events, conditions := newReporters(o.node, api, world, log)
-	page := newStatus(parts{o.node, world, gossip, past, speaker, router, events, log})
+	page := newStatus(parts{o.node, o.observeOnly, world, gossip, past, speaker, router, events, log})
 	loop := announcer.New(announcer.Options{
 		Source:   world.With(gossip),
 		Speakers: []announcer.Speaker{speaker},
@@ -82,12 +78,15 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 		Publish:  gossip.Publish,
 		Observe: func(p announcer.Pass) {
 			page.Observe(status.Pass(p))
+			if o.observeOnly {
+				return // what Services say is up to those who announce
+			}
 			conditions.Observe(status.Pass(p), speaker.Answering(), conflicts(speaker))
 		},
 		Log: log,
 	})
 	bridge(log)
-	log.Info("starting", "node", o.node, "version", version())
+	log.Info("starting", "node", o.node, "version", version(), "observe only", o.observeOnly)
 	return together(ctx, loop, gossip,
 		links.Run, world.Run, follow, gossip.Run, events.Run, conditions.Run, past.Run,
 		func(ctx context.Context) error { return kick.carry(ctx, loop.Kick) },

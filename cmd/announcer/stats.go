@@ -12,14 +12,15 @@ import (
 
 // parts is what the status reports about.
 type parts struct {
-	node    string
-	world   *source.World
-	gossip  *gossip
-	past    *record.Record
-	speaker *l2.Speaker
-	router  routers
-	events  *status.Events
-	log     *slog.Logger
+	node        string
+	observeOnly bool
+	world       *source.World
+	gossip      *gossip
+	past        *record.Record
+	speaker     layer2Speaker
+	router      routers
+	events      *status.Events
+	log         *slog.Logger
 }
 
 func newStatus(p parts) *status.Status {
@@ -34,9 +35,19 @@ func newStatus(p parts) *status.Status {
 		Warming:     p.past.Warming,
 		Layer2:      func() status.Layer2 { return layer2(p.speaker) },
 		BGP:         func() []status.BGPSession { return sessions(p.router.Sessions()) },
+		Host:        func() []status.HostLink { return host(p.world) },
+		ObserveOnly: p.observeOnly,
 		Moved:       p.events.Note,
 		Log:         p.log,
 	})
+}
+
+func host(world *source.World) []status.HostLink {
+	out := []status.HostLink{}
+	for _, l := range world.Host() {
+		out = append(out, status.HostLink(l))
+	}
+	return out
 }
 
 func leftOut(world *source.World) map[string]string {
@@ -48,7 +59,7 @@ func leftOut(world *source.World) map[string]string {
 }
 
 // layer2 translates what the speaker counts and knows into what is shown.
-func layer2(speaker *l2.Speaker) status.Layer2 {
+func layer2(speaker layer2Speaker) status.Layer2 {
 	s := speaker.Stats()
 	out := status.Layer2{
 		Frames: map[string]status.Frames{"arp": frames(s.ARP), "ndp": frames(s.NDP)}, Conflicts: conflicts(speaker),
@@ -67,7 +78,7 @@ func layer2(speaker *l2.Speaker) status.Layer2 {
 	return out
 }
 
-func conflicts(speaker *l2.Speaker) []status.Conflict {
+func conflicts(speaker layer2Speaker) []status.Conflict {
 	var out []status.Conflict
 	for _, c := range speaker.Conflicts() {
 		out = append(out, status.Conflict{
@@ -83,9 +94,12 @@ func sessions(all []bgp.Session) []status.BGPSession {
 	out := []status.BGPSession{}
 	for _, s := range all {
 		shown := status.BGPSession{
-			Peer: s.Peer, Address: s.Address.String(), Port: s.Port, ASN: s.ASN, LocalASN: s.LocalASN, RouterID: s.RouterID.String(),
+			Peer: s.Peer, Address: s.Address.String(), Port: s.Port, ASN: s.ASN, LocalASN: s.LocalASN,
 			State: string(s.State), Since: s.Since, Why: s.Why, Families: s.Families, Mute: s.Mute, Advertised: s.Advertised,
 			Wanted: s.Wanted, Restarting: s.Restarting, Times: s.Times, UpdatesSent: s.UpdatesSent, UpdatesReceived: s.UpdatesReceived,
+		}
+		if s.RouterID.IsValid() {
+			shown.RouterID = s.RouterID.String()
 		}
 		if s.Local.IsValid() {
 			shown.Local = s.Local.String()
