@@ -7,13 +7,13 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime/debug"
 	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/ask"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/version"
 )
 
 // options are the flags. Changing the name of one is an API change.
@@ -100,7 +100,7 @@ func newCommand() *cobra.Command {
 		Short:         "Announce the addresses of Services from this node",
 		Long:          help,
 		Example:       examples,
-		Version:       version(),
+		Version:       version.String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true, // it would hide the error
 		SilenceErrors: true, // main prints it
@@ -122,12 +122,4 @@ func newCommand() *cobra.Command {
 		Pages:   func() ask.Pages { return &ask.Server{} },
 	})...)
 	return cmd
-}
-
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	return info.Main.Version
 }

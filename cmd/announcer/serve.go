@@ -13,6 +13,7 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/record"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/version"
 )
 
 // bell carries kicks from the parts, which are built first, to the loop. What
@@ -86,7 +87,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 		Log: log,
 	})
 	bridge(log)
-	log.Info("starting", "node", o.node, "version", version(), "observe only", o.observeOnly)
+	log.Info("starting", "node", o.node, "version", version.String(), "observe only", o.observeOnly)
 	return together(ctx, loop, gossip,
 		links.Run, world.Run, follow, gossip.Run, events.Run, conditions.Run, past.Run,
 		func(ctx context.Context) error { return kick.carry(ctx, loop.Kick) },

@@ -15,11 +15,11 @@ import (
 	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/options"
 	cliflag "k8s.io/component-base/cli/flag"
-	"k8s.io/component-base/version"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/inspect"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/version"
 )
 
 // leaseName is not the framework's default: another cloud controller manager
@@ -63,7 +63,7 @@ func newCommand(ctx context.Context) (*cobra.Command, error) {
 	manage := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("version") {
-			fmt.Fprintln(cmd.OutOrStdout(), "ccm-baremetal", version.Get())
+			fmt.Fprintln(cmd.OutOrStdout(), "ccm-baremetal", version.String())
 			return nil
 		}
 		if err := prepare(cmd, o, f); err != nil {

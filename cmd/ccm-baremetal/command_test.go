@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/version"
 )
 
 // execute runs a command line that ends by itself.
@@ -82,7 +83,7 @@ func TestHelpOfCommandsIsTheirOwn(t *testing.T) {
 
 func TestVersionIsOurs(t *testing.T) {
 	text, err := execute(t, "--version")
-	if err != nil || !strings.HasPrefix(text, "ccm-baremetal v") {
+	if err != nil || text != "ccm-baremetal "+version.String()+"\n" {
 		t.Errorf("%q, %v", text, err)
 	}
 }

@@ -3,12 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/ask"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/inspect"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/version"
 )
 
 const program = "kubectl baremetal"
@@ -21,7 +21,7 @@ func newCommand() *cobra.Command {
 		Short:         "See what ccm-baremetal does, and take nodes out of service",
 		Long:          help,
 		Example:       examples,
-		Version:       version(),
+		Version:       version.String(),
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: program},
 		SilenceUsage:  true, // it would hide the error
 		SilenceErrors: true, // main prints it
@@ -40,14 +40,6 @@ func newCommand() *cobra.Command {
 	})...)
 	cmd.AddCommand(newDrainCommand(c), newUndrainCommand(c), inspect.NewCheckConfigCommand(look), inspect.NewImportCommand(look), newDoctorCommand(c), newDumpCommand(c), newUICommand(c))
 	return cmd
-}
-
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	return info.Main.Version
 }
 
 // printer prints itself for people.

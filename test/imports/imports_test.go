@@ -49,6 +49,7 @@ var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "T
 var ours = map[string][]string{
 	"pkg/diagnose":               {},
 	"pkg/rehearse":               {},
+	"pkg/version":                {},
 	"pkg/config":                 {},
 	"pkg/migrate":                {"pkg/config"},
 	"pkg/cloudprovider/ipam":     {"pkg/config"},
