@@ -22,7 +22,7 @@ import (
 )
 
 // drainAnnotation asks the announcer on a Node to give its addresses away.
-const drainAnnotation = "ccm-baremetal.io/drain"
+const drainAnnotation = "ccm-baremetal.io/drain" // "true": other nodes are to announce what this one does
 
 const drainPoll = 500 * time.Millisecond
 

@@ -12,7 +12,7 @@ import (
 
 // drainAnnotation asks a Node's announcer to give its addresses away. Changing
 // it is an API change.
-const drainAnnotation = "ccm-baremetal.io/drain"
+const drainAnnotation = "ccm-baremetal.io/drain" // "true": other nodes are to announce what this one does
 
 // node is a Node together with what gossip and links need of it.
 type node struct {

@@ -14,7 +14,7 @@ import (
 )
 
 // ignoreAnnotation takes a Service out of our hands. Changing it is an API change.
-const ignoreAnnotation = "ccm-baremetal.io/ignore"
+const ignoreAnnotation = "ccm-baremetal.io/ignore" // "true": leave this Service alone
 
 // Announced is the condition of that name, as it was last read.
 type Announced struct {

@@ -18,7 +18,7 @@ import (
 
 // Announcing is the reason of the event that says which node announces an
 // address now. Changing it is an API change.
-const Announcing = "Announcing"
+const Announcing = "Announcing" // another node or link announces an address
 
 // Events are paced so that a node that takes over thousands of addresses does
 // not flood the API server, nor crowd out what matters to it.

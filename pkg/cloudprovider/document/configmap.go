@@ -36,12 +36,12 @@ const (
 // annotationRefused is, on the accepted ConfigMap, the hash of the user's
 // document if that was refused because it would change too much. Changing it is
 // an API change.
-const annotationRefused = "ccm-baremetal.io/refused"
+const annotationRefused = "ccm-baremetal.io/refused" // the hash of a document that was refused because it would change too much
 
 // Reasons of events on the user's ConfigMap. Changing one is an API change.
 const (
-	reasonAccepted = "ConfigurationAccepted"
-	reasonRefused  = "ConfigurationRefused"
+	reasonAccepted = "ConfigurationAccepted" // the document is in force
+	reasonRefused  = "ConfigurationRefused"  // it is not, and the message says why
 )
 
 // After an error a source tries again after a pause that doubles between these.

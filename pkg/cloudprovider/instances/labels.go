@@ -26,7 +26,7 @@ const LabelController = "node-label-controller"
 // AnnotationLabels on a Node lists the labels that are there because the
 // inventory or a host says so, so that they can be removed again. Changing it
 // is an API change.
-const AnnotationLabels = "ccm-baremetal.io/node-labels"
+const AnnotationLabels = "ccm-baremetal.io/node-labels" // the labels that are there because the inventory or a host says so
 
 // fieldManager is whom the API server takes for the writer of labels.
 const fieldManager = "ccm-baremetal"
