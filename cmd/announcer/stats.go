@@ -94,9 +94,9 @@ func sessions(all []bgp.Session) []status.BGPSession {
 	out := []status.BGPSession{}
 	for _, s := range all {
 		shown := status.BGPSession{
-			Peer: s.Peer, Address: s.Address.String(), Port: s.Port, ASN: s.ASN, LocalASN: s.LocalASN,
+			Peer: s.Peer, Address: routerOf(s), Port: s.Port, ASN: s.ASN, LocalASN: s.LocalASN,
 			State: string(s.State), Since: s.Since, Why: s.Why, Families: s.Families, Mute: s.Mute, Advertised: s.Advertised,
-			Wanted: s.Wanted, Restarting: s.Restarting, Times: s.Times, UpdatesSent: s.UpdatesSent, UpdatesReceived: s.UpdatesReceived,
+			Wanted: s.Wanted, Restarting: s.Restarting, BFD: s.BFD, Times: s.Times, UpdatesSent: s.UpdatesSent, UpdatesReceived: s.UpdatesReceived,
 		}
 		if s.RouterID.IsValid() {
 			shown.RouterID = s.RouterID.String()
@@ -104,9 +104,19 @@ func sessions(all []bgp.Session) []status.BGPSession {
 		if s.Local.IsValid() {
 			shown.Local = s.Local.String()
 		}
+		shown.Uncounted = s.Uncounted
 		out = append(out, shown)
 	}
 	return out
+}
+
+// routerOf names where a router is: its address, or the link of an unnumbered
+// session.
+func routerOf(s bgp.Session) string {
+	if s.Interface != "" {
+		return s.Interface
+	}
+	return s.Address.String()
 }
 
 func frames(s l2.FamilyStats) status.Frames {

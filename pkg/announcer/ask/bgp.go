@@ -30,7 +30,7 @@ type Session struct {
 	Port     int               `json:"port"`
 	ASN      uint32            `json:"asn"` // the router's, 0 before it has said it
 	LocalASN uint32            `json:"localASN"`
-	RouterID string            `json:"routerID"` // ours
+	RouterID string            `json:"routerID"` // ours; empty: what FRR chooses
 	Local    string            `json:"local"`    // our end; empty: there has been none
 	State    string            `json:"state"`
 	Since    time.Time         `json:"since"`
@@ -138,7 +138,11 @@ func (s Session) print(w io.Writer, now time.Time) {
 		state += ": " + s.Why
 	}
 	line(w, "state", state)
-	line(w, "here", strings.TrimPrefix(fmt.Sprintf("%s, AS %d, router ID %s", s.Local, s.LocalASN, s.RouterID), ", "))
+	here := strings.TrimPrefix(fmt.Sprintf("%s, AS %d", s.Local, s.LocalASN), ", ")
+	if s.RouterID != "" {
+		here += ", router ID " + s.RouterID
+	}
+	line(w, "here", here)
 	for _, f := range slices.Sorted(maps.Keys(s.Mute)) {
 		line(w, "not sent", f+": "+s.Mute[f])
 	}

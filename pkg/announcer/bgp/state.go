@@ -23,13 +23,14 @@ const (
 
 // Session is what a session is at, for people and metrics.
 type Session struct {
-	Peer     string
-	Address  netip.Addr
-	Port     int
-	ASN      uint32 // the router's, as it says; 0 before it has
-	LocalASN uint32
-	Internal bool
-	RouterID netip.Addr // ours
+	Peer      string
+	Address   netip.Addr // invalid: whoever is on Interface
+	Interface string     // of an unnumbered session
+	Port      int
+	ASN       uint32 // the router's, as it says; 0 before it has
+	LocalASN  uint32
+	Internal  bool
+	RouterID  netip.Addr // ours
 
 	State State
 	Since time.Time
@@ -50,7 +51,13 @@ type Session struct {
 	// announcer restarts.
 	Restarting bool
 
+	// BFD is "up" or "down", or another word of its speaker; empty: there is
+	// none.
+	BFD string
+
 	// Times is how often it has come up. UpdatesSent and UpdatesReceived count
-	// UPDATE messages; those received are dropped.
+	// UPDATE messages; those received are dropped. Uncounted: the backend does
+	// not say how many there are.
 	Times, UpdatesSent, UpdatesReceived uint64
+	Uncounted                           bool
 }

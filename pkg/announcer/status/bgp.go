@@ -28,11 +28,13 @@ type BGPSession struct {
 	Mute       map[config.Family]string // that are configured and not sent, with the reason
 	Advertised []plan.Route             // what the router has been told, by prefix
 	Wanted     int                      // how many routes it should be told
+	BFD        string                   // up, down or another word; empty: there is none
 	Restarting bool                     // the router keeps the routes while the announcer restarts
 
 	Times           uint64 // how often it has come up
 	UpdatesSent     uint64
 	UpdatesReceived uint64 // all dropped
+	Uncounted       bool   `json:",omitempty"` // what speaks BGP does not count them
 }
 
 // up tells whether routes are advertised.
@@ -48,6 +50,9 @@ func (s state) collectBGP(ch chan<- prometheus.Metric) {
 		if b.up() {
 			gauge("session_established_timestamp_seconds", "When the session came up, or began to take leave.", peer, sample{float64(b.Since.Unix()), []string{b.Peer}})
 		}
+		if b.BFD != "" {
+			gauge("bfd_up", "Whether BFD says that a router is alive.", peer, truth(b.BFD == "up", b.Peer))
+		}
 		told := map[config.Family]int{}
 		for _, r := range b.Advertised {
 			told[config.FamilyOf(r.Prefix.Addr())]++
@@ -56,14 +61,18 @@ func (s state) collectBGP(ch chan<- prometheus.Metric) {
 			gauge("advertised_prefixes", "Prefixes that a router has been told.", []string{"peer", "family"}, value(told[f], b.Peer, string(f)))
 		}
 		gauge("wanted_prefixes", "Prefixes that a router should be told.", peer, value(b.Wanted, b.Peer))
-		for _, c := range []struct {
+		counters := []struct {
 			name, help string
 			n          uint64
 		}{
 			{"sessions_total", "How often the session with a router has come up.", b.Times},
 			{"updates_sent_total", "UPDATE messages to a router.", b.UpdatesSent},
 			{"updates_received_total", "UPDATE messages of a router, all of which are dropped.", b.UpdatesReceived},
-		} {
+		}
+		if b.Uncounted {
+			counters = counters[:1]
+		}
+		for _, c := range counters {
 			emit(ch, prometheus.CounterValue, "bgp_"+c.name, c.help, peer, value(c.n, b.Peer))
 		}
 	}

@@ -203,6 +203,8 @@ func TestMetrics(t *testing.T) {
 			Times:      2, UpdatesSent: 7, UpdatesReceived: 8,
 		},
 		{Peer: "tor-b", State: "Idle", Why: "connection refused", Wanted: 3},
+		{Peer: "tor-c", State: "Established", Since: time.Unix(1900000001, 0), Families: []config.Family{config.IPv4}, BFD: "up", Times: 1, Uncounted: true},
+		{Peer: "tor-d", State: "Idle", BFD: "down", Uncounted: true},
 	}
 	_, body := serve(t, r.Status)(false, "/metrics")
 	var ours strings.Builder
