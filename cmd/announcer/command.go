@@ -22,6 +22,7 @@ type options struct {
 	kubeconfig         string
 	configFile         string
 	namespace          string
+	frrK8sNamespace    string
 	insecureMembership bool
 	record             string
 	observeOnly        bool
@@ -38,6 +39,7 @@ func (o *options) add(fs *pflag.FlagSet) {
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; default: as a pod")
 	fs.StringVar(&o.configFile, "cloud-config", "", "read the configuration from this `file`, and again when it changes; default: from the ConfigMap ccm-baremetal-accepted")
 	fs.StringVar(&o.namespace, "namespace", "kube-system", "namespace of that ConfigMap and of the Secret ccm-baremetal-gossip")
+	fs.StringVar(&o.frrK8sNamespace, "frr-k8s-namespace", "frr-k8s-system", "namespace of frr-k8s, for the configuration's bgp.backend: frr-k8s")
 	fs.BoolVar(&o.insecureMembership, "insecure-membership", false, "gossip in clear text, so that whoever reaches the gossip port can take addresses away")
 	fs.StringVar(&o.record, "record", "", "`file` on the host in which the node remembers its starts, stops and deaths, so that one that comes and goes does not take addresses with it each time; default: it remembers nothing over a restart")
 	fs.BoolVar(&o.observeOnly, "observe-only", false, "decide among the announcers that observe as well, and say in the log, on /debug/plan and by explain what would be announced, but announce nothing, write nothing and remember nothing")

@@ -12,7 +12,8 @@ What it needs:
   - the Linux capability NET_RAW, and the network namespace of the host
   - TCP and UDP port 7956 between the nodes (membership.port), for the gossip
   - with routers in bgp.peers: TCP port 179 of each, and the right to get the
-    Secrets with their passwords
+    Secrets with their passwords; with bgp.backend: frr-k8s instead the rights
+    of manifests/bgp-frr-k8s
   - from the API server: list and watch Services, EndpointSlices and Nodes;
     list and watch the ConfigMap ccm-baremetal-accepted and the Secret
     ccm-baremetal-gossip; get the Namespace kube-system; create and patch
@@ -26,7 +27,8 @@ What it never does:
     of the API server
   - stop announcing because the API server, etcd or ccm-baremetal is away
   - write anything but Events, the condition ccm-baremetal.io/Announced of
-    Services, and the file --record on the host
+    Services, the file --record on the host, and with bgp.backend: frr-k8s the
+    FRRConfiguration of its node
 
 To rehearse, --observe-only decides among the announcers that observe as well,
 and announces and writes nothing. What a status shows and a pool has then counts

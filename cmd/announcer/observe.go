@@ -12,8 +12,10 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/frrcluster"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/l2"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
@@ -137,7 +139,7 @@ func (r *silentRouter) Sessions() []bgp.Session {
 	var out []bgp.Session
 	for _, p := range r.want {
 		out = append(out, bgp.Session{
-			Peer: p.Peer.Name, Address: p.Peer.Address, Port: p.Peer.Port, LocalASN: p.Peer.LocalASN,
+			Peer: p.Peer.Name, Address: p.Peer.Address, Interface: p.Peer.Interface, Port: p.Peer.Port, LocalASN: p.Peer.LocalASN,
 			State: bgp.Idle, Since: r.since, Why: fmt.Sprintf("only observing: would be told %d routes", len(p.Routes)), Wanted: len(p.Routes),
 		})
 	}
@@ -153,7 +155,7 @@ func (r *silentRouter) Close() {}
 
 // speak makes what announces on this node or, of an announcer that only
 // observes, what would.
-func speak(o options, password func(context.Context, string) (string, error), kick func(), log *slog.Logger) (layer2Speaker, routers) {
+func speak(o options, api *source.API, kick func(), log *slog.Logger) (layer2Speaker, routers) {
 	if o.observeOnly {
 		silent := routers{}
 		for _, name := range []config.Backend{config.Embedded, config.FRR, config.FRRK8s} {
@@ -161,6 +163,12 @@ func speak(o options, password func(context.Context, string) (string, error), ki
 		}
 		return &silentSpeaker{log: log}, silent
 	}
-	embedded := bgp.New(bgp.Options{Node: o.node, Password: password, Dial: bgp.Dial, Log: log})
-	return l2.New(l2.Options{Log: log, Kick: kick}), routers{config.Embedded: embedded}
+	return l2.New(l2.Options{Log: log, Kick: kick}), routers{
+		config.Embedded: bgp.New(bgp.Options{
+			Node: o.node, Password: secrets{api, o.namespace}.password, Dial: bgp.Dial, Log: log,
+		}),
+		config.FRRK8s: frrcluster.New(frrcluster.Options{
+			Node: o.node, Namespace: o.frrK8sNamespace, API: clusterAPI{api.Raw()}, Log: log,
+		}),
+	}
 }

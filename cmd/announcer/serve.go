@@ -67,7 +67,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 		node: o.node, api: api, world: world, secret: secret, record: past, rekey: rekey, kick: kick.ring, log: log,
 		label: o.gossipLabel(),
 	})
-	speaker, router := speak(o, secrets{api, o.namespace}.password, kick.ring, log)
+	speaker, router := speak(o, api, kick.ring, log)
 	defer speaker.Close()
 	defer router.Close()
 	events, conditions := newReporters(o.node, api, world, log)

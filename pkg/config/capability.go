@@ -11,7 +11,7 @@ var backends = []Backend{Embedded, FRR, FRRK8s}
 
 // unbuilt are the backends whose names and limits are known, and that a later
 // release will have.
-var unbuilt = []Backend{FRR, FRRK8s}
+var unbuilt = []Backend{FRR}
 
 // capability is something that a document can ask of what speaks BGP.
 type capability struct {

@@ -26,6 +26,7 @@ var pure = []string{
 	"pkg/cloudprovider/eventtext",
 	"pkg/announcer/election",
 	"pkg/announcer/plan",
+	"pkg/announcer/bgp/frrk8s",
 	"pkg/announcer/settling",
 	"pkg/announcer/replay",
 	"pkg/migrate",
@@ -68,9 +69,11 @@ var ours = map[string][]string{
 	"pkg/announcer/source":       {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/l2":           {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/bgp":          {"pkg/config", "pkg/announcer/plan"},
+	"pkg/announcer/bgp/frrk8s":   {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/status":       {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/ask":          {"pkg/config", "pkg/announcer/plan", "pkg/announcer/replay", "pkg/announcer/status"},
 
+	"pkg/announcer/bgp/frrcluster":       {"pkg/config", "pkg/announcer/plan", "pkg/announcer/bgp", "pkg/announcer/bgp/frrk8s"},
 	"pkg/cloudprovider/eventtext":        {},
 	"pkg/cloudprovider/fence":            {},
 	"pkg/cloudprovider/instances":        {"pkg/config", "pkg/cloudprovider/eventtext", "pkg/cloudprovider/instances/decide"},
@@ -82,7 +85,10 @@ var foreign = map[string][]string{
 	"pkg/announcer/l2":         {"k8s.io/", "github.com/vishvananda/", "github.com/hashicorp/"},
 	"pkg/announcer/bgp":        {"k8s.io/", "github.com/vishvananda/", "github.com/hashicorp/", "github.com/mdlayher/"},
 	"pkg/announcer/membership": {"k8s.io/", "github.com/mdlayher/"},
-	"pkg/announcer":            {"k8s.io/", "github.com/mdlayher/", "github.com/hashicorp/", "github.com/vishvananda/"},
+
+	"pkg/announcer/bgp/frrcluster": {"k8s.io/", "github.com/vishvananda/", "github.com/hashicorp/", "github.com/mdlayher/"},
+
+	"pkg/announcer": {"k8s.io/", "github.com/mdlayher/", "github.com/hashicorp/", "github.com/vishvananda/"},
 }
 
 // linked is what a binary must not contain, however indirectly.

@@ -100,6 +100,7 @@ func readValues(path string) (map[string]any, error) {
 var released = map[string]string{
 	"install.yaml":               "base",
 	"install-bgp-passwords.yaml": "bgp",
+	"install-bgp-frr-k8s.yaml":   "bgp-frr-k8s",
 	"install-lb-only.yaml":       "lb-only",
 	"metal3.yaml":                "metal3",
 	"delete-nodes.yaml":          "delete-nodes",

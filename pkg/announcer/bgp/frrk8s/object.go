@@ -91,8 +91,7 @@ type Neighbor struct {
 	GracefulRestart bool      `json:"enableGracefulRestart,omitempty"`
 	ToAdvertise     Advertise `json:"toAdvertise"`
 	ToReceive       Receive   `json:"toReceive"`
-	DisableMP       bool      `json:"disableMP"`
-	DualStack       bool      `json:"dualStackAddressFamily"`
+	DualStack       bool      `json:"dualStackAddressFamily,omitempty"`
 }
 
 // Secret names a Secret.

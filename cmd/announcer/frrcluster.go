@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/frrcluster"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
+)
+
+// clusterAPI tells the backend frr-k8s what the API server's errors mean.
+type clusterAPI struct{ raw source.Raw }
+
+func (c clusterAPI) Get(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	text, err := c.raw.Get(ctx, path, query)
+	return text, meaning(err)
+}
+
+func (c clusterAPI) Stream(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
+	stream, err := c.raw.Stream(ctx, path, query)
+	return stream, meaning(err)
+}
+
+func (c clusterAPI) Apply(ctx context.Context, path, manager string, object []byte) ([]byte, error) {
+	text, err := c.raw.Apply(ctx, path, manager, object)
+	return text, meaning(err)
+}
+
+func (c clusterAPI) Delete(ctx context.Context, path string) error {
+	return meaning(c.raw.Delete(ctx, path))
+}
+
+func meaning(err error) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: %v", frrcluster.ErrAbsent, err)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w: %v", frrcluster.ErrForbidden, err)
+	}
+	return err
+}

@@ -1,0 +1,137 @@
+package frrcluster
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+)
+
+const (
+	// spread is how long routers take to hear of a change: frr-k8s collects
+	// changes and reloads FRR, about two seconds, and FRR tells of a changed
+	// route map after five (bgp route-map delay-timer).
+	spread = 7 * time.Second
+
+	// patience is how long a leave waits for an API server that does not take
+	// it.
+	patience = 10 * time.Second
+)
+
+// roster is who has a session, and who takes leave. It decides from values and
+// the time it is given.
+type roster struct {
+	members []*member // in the order of the document, those that are gone from it last
+}
+
+// member is a peer that is in the FRRConfiguration, or was.
+type member struct {
+	plan.Peering
+	begun time.Time // of the leave; zero: it stays
+	asked time.Time // when the FRRConfiguration had it; zero: not yet
+	over  bool      // it has left
+}
+
+// key is what FRR tells routers apart by, whatever they are called.
+func key(p plan.Peering) string { return p.Peer.VRF + "|" + p.Peer.Router() }
+
+// update takes what is wanted. At the end of the announcer nothing is, but
+// routers that are to keep the routes of one that restarts stay as they are.
+func (r *roster) update(want []plan.Peering, ending bool, now time.Time) {
+	before := map[string]*member{}
+	for _, m := range r.members {
+		before[key(m.Peering)] = m
+	}
+	var next []*member
+	for _, w := range want {
+		m := before[key(w)]
+		delete(before, key(w))
+		next = append(next, m.become(w, ending, now))
+	}
+	for _, m := range r.members {
+		if before[key(m.Peering)] == m && !m.over {
+			m.leave(now)
+			next = append(next, m)
+		}
+	}
+	r.members = next
+	r.expire(now)
+}
+
+// become returns the member that a peer is after m, which is nil for a new one.
+func (m *member) become(w plan.Peering, ending bool, now time.Time) *member {
+	leaves := w.Leaving != "" || ending && w.Peer.GracefulRestart == 0
+	switch {
+	case leaves && m == nil:
+		return &member{Peering: w, over: true}
+	case leaves:
+		if len(w.Routes) == 0 {
+			w.Routes = m.Routes // they are to be avoided before they go
+		}
+		m.Peering = w
+		m.leave(now)
+		return m
+	case m != nil && m.begun.IsZero():
+		m.Peering = w
+		return m
+	}
+	return &member{Peering: w}
+}
+
+// leave begins a leave. A router without routes has nothing to be asked for.
+func (m *member) leave(now time.Time) {
+	if m.begun.IsZero() {
+		m.begun = now
+	}
+	if m.Leaving == "" {
+		m.Leaving = plan.Draining
+	}
+	m.over = m.over || len(m.Routes) == 0
+}
+
+// written says that the FRRConfiguration has what lineup last returned.
+func (r *roster) written(now time.Time) {
+	for _, m := range r.members {
+		if !m.begun.IsZero() && m.asked.IsZero() {
+			m.asked = now
+		}
+	}
+}
+
+// expire ends leaves whose time is over.
+func (r *roster) expire(now time.Time) {
+	for _, m := range r.members {
+		m.over = m.over || !m.begun.IsZero() && !now.Before(m.end())
+	}
+}
+
+// end is when a leave is over.
+func (m *member) end() time.Time {
+	if m.asked.IsZero() {
+		return m.begun.Add(m.Pause + spread + patience)
+	}
+	return m.asked.Add(m.Pause + spread)
+}
+
+// hurry ends all leaves at once.
+func (r *roster) hurry() {
+	for _, m := range r.members {
+		m.over = m.over || !m.begun.IsZero()
+	}
+}
+
+// lineup returns the peerings that FRR is to have.
+func (r *roster) lineup() []plan.Peering {
+	var out []plan.Peering
+	for _, m := range r.members {
+		if !m.over {
+			out = append(out, m.Peering)
+		}
+	}
+	return out
+}
+
+// leaving tells whether a leave is under way.
+func (r *roster) leaving() bool {
+	return slices.ContainsFunc(r.members, func(m *member) bool { return !m.begun.IsZero() && !m.over })
+}

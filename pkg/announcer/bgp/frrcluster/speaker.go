@@ -1,0 +1,449 @@
+package frrcluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/frrk8s"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+)
+
+// API asks the API server, in JSON. All of its methods may block until ctx
+// ends.
+type API interface {
+	Get(ctx context.Context, path string, query url.Values) ([]byte, error)
+	Stream(ctx context.Context, path string, query url.Values) (io.ReadCloser, error)
+
+	// Apply makes an object what is given, by server-side apply in the name of
+	// a field manager that takes every field over, and returns the object.
+	Apply(ctx context.Context, path, manager string, object []byte) ([]byte, error)
+	Delete(ctx context.Context, path string) error
+}
+
+// ErrAbsent is what an API says of what is not there, be it an object or its
+// kind.
+var ErrAbsent = errors.New("there is no such thing")
+
+// Options is what a Speaker is made of. All fields are required.
+type Options struct {
+	Node      string
+	Namespace string // of frr-k8s
+	API       API
+	Log       *slog.Logger
+}
+
+// Speaker has the sessions of a node by frr-k8s. Its methods may be called from
+// any goroutine.
+type Speaker struct {
+	o      Options
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{}
+	kick   chan struct{} // capacity 1
+
+	configurations, states, node *follower
+
+	mu       sync.Mutex
+	started  bool
+	want     []plan.Peering
+	ending   bool
+	deadline time.Time // of the end; zero: there is none
+	sessions []bgp.Session
+
+	// What follows is the goroutine's own.
+	following sync.WaitGroup
+	followed  bool // the followers run
+	looked    bool // whether an announcer before has left an object
+	roster    roster
+	self      frrk8s.Node // empty: not known yet
+	passwords map[string]checked
+	judged    judged
+	applied   applied
+	times     map[string]uint64 // how often sessions have come up, by key
+	failures  int               // in a row
+	trouble   string            // that has been logged
+}
+
+// judged is the last object that was compared with what is wanted.
+type judged struct {
+	want, live string
+	same       bool
+}
+
+// applied is what the last write has led to. A difference that is left after it
+// is not ours to repair.
+type applied struct {
+	want       string
+	uid        string
+	generation int64
+}
+
+// New returns a Speaker without sessions.
+func New(o Options) *Speaker {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Speaker{
+		o: o, ctx: ctx, cancel: cancel, done: make(chan struct{}), kick: make(chan struct{}, 1),
+		passwords: map[string]checked{}, times: map[string]uint64{},
+	}
+	follow := func(path string, query url.Values) *follower {
+		return &follower{api: o.API, path: path, query: query, kick: s.wake}
+	}
+	s.configurations = follow(s.path("frrconfigurations"), url.Values{"fieldSelector": {"metadata.name=" + frrk8s.Name(o.Node)}})
+	s.states = follow(s.path("bgpsessionstates"), url.Values{"labelSelector": {frrk8s.NodeLabel + "=" + o.Node}})
+	s.node = follow(group+"/frrnodestates", url.Values{"fieldSelector": {"metadata.name=" + o.Node}})
+	return s
+}
+
+const group = "/apis/" + frrk8s.Group + "/" + frrk8s.Version
+
+// path returns where objects of a kind are.
+func (s *Speaker) path(resource string) string {
+	return group + "/namespaces/" + url.PathEscape(s.o.Namespace) + "/" + resource
+}
+
+// object returns where the node's FRRConfiguration is.
+func (s *Speaker) object() string {
+	return s.path("frrconfigurations") + "/" + url.PathEscape(frrk8s.Name(s.o.Node))
+}
+
+// Set makes routers agree with want: frr-k8s has a session with each of them,
+// and each is told its routes and nothing else. It only takes note. Set(nil)
+// takes leave of all, also of those that an announcer before has left. It is
+// idempotent, and has no effect after Leave.
+func (s *Speaker) Set(want []plan.Peering) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending {
+		return
+	}
+	s.want = want
+	if !s.started {
+		s.started = true
+		go s.run()
+	}
+	s.wake()
+}
+
+func (s *Speaker) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// shortly is what is kept of the time to leave, to write what has to be.
+const shortly = 3 * time.Second
+
+// Leave ends all sessions and returns when frr-k8s has been told so, or with
+// ctx. Those whose routers keep the routes of an announcer that restarts stay,
+// for FRR goes on with them. All others are asked to avoid the routes, and after
+// a pause they lose them.
+func (s *Speaker) Leave(ctx context.Context) {
+	s.mu.Lock()
+	s.ending = true
+	if end, ok := ctx.Deadline(); ok {
+		s.deadline = end.Add(-shortly)
+	}
+	started := s.started
+	s.mu.Unlock()
+	if !started {
+		return
+	}
+	s.wake()
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+	}
+}
+
+// Close ends the speaker at once, as the death of the process would: FRR goes
+// on with what it has.
+func (s *Speaker) Close() {
+	s.mu.Lock()
+	s.ending = true
+	started := s.started
+	s.mu.Unlock()
+	s.cancel()
+	if started {
+		<-s.done
+	}
+}
+
+// Sessions returns the state of all sessions as frr-k8s has last told it, sorted
+// by the peer's name.
+func (s *Speaker) Sessions() []bgp.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.sessions)
+}
+
+// run keeps the FRRConfiguration as it should be until the speaker has left.
+func (s *Speaker) run() {
+	defer close(s.done)
+	defer s.following.Wait()
+	defer s.cancel()
+	for s.ctx.Err() == nil {
+		s.mu.Lock()
+		want, ending, deadline := s.want, s.ending, s.deadline
+		s.mu.Unlock()
+		now := time.Now()
+		s.roster.update(want, ending, now)
+		late := ending && !deadline.IsZero() && !now.Before(deadline)
+		if late {
+			s.roster.hurry()
+		}
+		why, err := s.pass(now)
+		s.show(now, why, err)
+		s.tell(err)
+		if ending && !s.roster.leaving() && (err == nil || late) {
+			return
+		}
+		s.wait(s.pause(now, err, deadline))
+	}
+}
+
+// wait returns after a time, zero for no limit, or when something has changed.
+func (s *Speaker) wait(pause time.Duration) {
+	var over <-chan time.Time
+	if pause > 0 {
+		over = time.After(pause)
+	}
+	select {
+	case <-s.ctx.Done():
+	case <-s.kick:
+	case <-over:
+	}
+}
+
+// pause returns how long nothing has to be done; zero: for good.
+func (s *Speaker) pause(now time.Time, err error, deadline time.Time) time.Duration {
+	var next []time.Duration
+	s.failures++
+	if err == nil {
+		s.failures = 0
+	} else {
+		next = append(next, jitter(min(firstPause<<min(s.failures-1, 6), longestPause)))
+	}
+	for _, m := range s.roster.members {
+		if !m.begun.IsZero() && !m.over {
+			next = append(next, m.end().Sub(now))
+		}
+		if m.Peer.PasswordSecret != "" {
+			next = append(next, s.passwords[m.Peer.PasswordSecret].again.Sub(now))
+		}
+	}
+	if !deadline.IsZero() {
+		next = append(next, deadline.Sub(now))
+	}
+	if len(next) == 0 {
+		return 0
+	}
+	return max(slices.Min(next), 20*time.Millisecond)
+}
+
+// errNotInstalled is the state of a cluster without frr-k8s.
+var errNotInstalled = errors.New("frr-k8s is not installed: the API server has no " + frrk8s.Group + "/" + frrk8s.Version)
+
+// requestWithin bounds a request.
+const requestWithin = 10 * time.Second
+
+// pass brings the FRRConfiguration up to date. It returns why single peers are
+// left out, by name.
+func (s *Speaker) pass(now time.Time) (why map[string]error, err error) {
+	ctx, cancel := context.WithTimeout(s.ctx, requestWithin)
+	defer cancel()
+	lineup := s.roster.lineup()
+	if len(lineup) == 0 && !s.followed {
+		return nil, s.sweep(ctx)
+	}
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	lineup, why = s.readable(ctx, lineup, now)
+	items, synced, err := s.configurations.state()
+	switch {
+	case errors.Is(err, ErrAbsent) && len(lineup) == 0:
+		return why, nil
+	case errors.Is(err, ErrAbsent):
+		return why, errNotInstalled
+	case err != nil:
+		return why, fmt.Errorf("read the FRRConfiguration: %w", err)
+	case !synced:
+		return why, nil // a kick follows
+	}
+	if err := s.write(ctx, lineup, items[frrk8s.Name(s.o.Node)]); err != nil {
+		return why, err
+	}
+	s.roster.written(now)
+	return why, nil
+}
+
+// sweep deletes what an announcer before this one has left, who had another
+// configuration. Where frr-k8s is not installed, or is not for us, there is
+// nothing.
+func (s *Speaker) sweep(ctx context.Context) error {
+	if s.looked {
+		return nil
+	}
+	if _, err := s.o.API.Get(ctx, group, nil); err != nil {
+		return s.nothingThere(err)
+	}
+	if _, err := s.o.API.Get(ctx, s.object(), nil); err != nil {
+		return s.nothingThere(err)
+	}
+	if err := s.o.API.Delete(ctx, s.object()); err != nil {
+		return s.nothingThere(err)
+	}
+	s.looked = true
+	s.o.Log.Info("deleted the FRRConfiguration of an earlier configuration", "name", frrk8s.Name(s.o.Node))
+	return nil
+}
+
+// ErrForbidden is what an API says for want of a right.
+var ErrForbidden = errors.New("forbidden")
+
+func (s *Speaker) nothingThere(err error) error {
+	if s.looked = errors.Is(err, ErrAbsent) || errors.Is(err, ErrForbidden); s.looked {
+		return nil
+	}
+	return fmt.Errorf("look for an FRRConfiguration of an announcer before: %w", err)
+}
+
+// begin finds out what there is to find out once, and starts to follow.
+func (s *Speaker) begin(ctx context.Context) error {
+	if !s.followed {
+		if _, err := s.o.API.Get(ctx, group, nil); errors.Is(err, ErrAbsent) {
+			return errNotInstalled
+		} else if err != nil {
+			return fmt.Errorf("look for frr-k8s: %w", err)
+		}
+	}
+	if s.self.UID == "" {
+		if err := s.identify(ctx); err != nil {
+			return err
+		}
+	}
+	if !s.followed {
+		s.followed, s.looked = true, true
+		for _, f := range []*follower{s.configurations, s.states, s.node} {
+			s.following.Go(func() { f.run(s.ctx) })
+		}
+	}
+	return nil
+}
+
+// identify reads what the FRRConfiguration needs of the Node.
+func (s *Speaker) identify(ctx context.Context) error {
+	text, err := s.o.API.Get(ctx, "/api/v1/nodes", url.Values{"fieldSelector": {"metadata.name=" + s.o.Node}})
+	if err != nil {
+		return fmt.Errorf("read the Node: %w", err)
+	}
+	var list struct {
+		Items []struct {
+			Metadata struct {
+				Name, UID string
+				Labels    map[string]string
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return fmt.Errorf("read the Node: %w", err)
+	}
+	for _, n := range list.Items {
+		if n.Metadata.Name != s.o.Node {
+			continue
+		}
+		host := n.Metadata.Labels[hostname]
+		if host == "" {
+			return fmt.Errorf("the Node has no label %s, by which frr-k8s could select it", hostname)
+		}
+		s.self = frrk8s.Node{Name: s.o.Node, UID: n.Metadata.UID, Hostname: host}
+		return nil
+	}
+	return fmt.Errorf("there is no Node %s", s.o.Node)
+}
+
+const hostname = "kubernetes.io/hostname"
+
+// write makes the FRRConfiguration what it should be, if it is not.
+func (s *Speaker) write(ctx context.Context, lineup []plan.Peering, there []byte) error {
+	name := frrk8s.Name(s.o.Node)
+	if len(lineup) == 0 {
+		if there == nil {
+			return nil
+		}
+		if err := s.o.API.Delete(ctx, s.object()); err != nil && !errors.Is(err, ErrAbsent) {
+			return fmt.Errorf("delete FRRConfiguration %s/%s: %w", s.o.Namespace, name, err)
+		}
+		s.configurations.wrote(name, nil)
+		s.o.Log.Info("deleted the FRRConfiguration", "name", name)
+		return nil
+	}
+	want := frrk8s.Render(frrk8s.Input{Node: s.self, Namespace: s.o.Namespace, Peerings: lineup})
+	text, err := json.Marshal(want)
+	if err != nil {
+		return fmt.Errorf("encode an FRRConfiguration: %w", err)
+	}
+	if same, err := s.agrees(want, text, there); err != nil || same {
+		return err
+	}
+	now, err := s.o.API.Apply(ctx, s.object(), frrk8s.Manager, text)
+	switch {
+	case errors.Is(err, ErrAbsent):
+		return fmt.Errorf("write FRRConfiguration %s/%s: is frr-k8s in that namespace? %w", s.o.Namespace, name, err)
+	case err != nil:
+		return fmt.Errorf("write FRRConfiguration %s/%s: %w", s.o.Namespace, name, err)
+	}
+	live, err := frrk8s.ReadLive(now)
+	if err != nil {
+		return err
+	}
+	s.applied = applied{string(text), live.Metadata.UID, live.Metadata.Generation}
+	s.configurations.wrote(name, now)
+	s.o.Log.Info("wrote the FRRConfiguration", "name", name, "peers", len(lineup))
+	return nil
+}
+
+// agrees tells whether there is nothing to write: what is there is what is
+// wanted, or as near to it as a write has brought it.
+func (s *Speaker) agrees(want frrk8s.Object, text, there []byte) (bool, error) {
+	if there == nil {
+		return false, nil
+	}
+	if s.judged.want == string(text) && s.judged.live == string(there) {
+		return s.judged.same, nil
+	}
+	live, err := frrk8s.ReadLive(there)
+	if err != nil {
+		return false, err
+	}
+	same := live.Has(want) || s.applied == applied{string(text), live.Metadata.UID, live.Metadata.Generation}
+	if same {
+		s.judged = judged{string(text), string(there), same}
+	}
+	return same, nil
+}
+
+// tell logs trouble when it comes and when it is over.
+func (s *Speaker) tell(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	switch {
+	case text != "" && text != s.trouble:
+		s.o.Log.Warn("frr-k8s is not told what it should be, will retry", "err", err)
+	case text == "" && s.trouble != "":
+		s.o.Log.Info("frr-k8s is told what it should be again")
+	}
+	s.trouble = text
+}
