@@ -76,8 +76,15 @@ func (r *Record) save(trouble *bool) {
 	*trouble = err != nil
 }
 
+// forgiven is how many unplanned departures a founder may have behind it. A
+// power cut ends all nodes once, and when they start again, one after the other,
+// nobody is to have all addresses because it was the first. Who comes back again
+// and again is damped in a new cluster too.
+const forgiven = 1
+
 // Join notes that the announcer takes part from now on. Only the first call
-// does something. A founder is settled at once: nobody was there before it.
+// does something. A founder is settled at once: nobody was there before it. But
+// not one that has departed more often than all nodes might have together.
 func (r *Record) Join(settle time.Duration, founder bool) {
 	r.mu.Lock()
 	if !r.joined.IsZero() {
@@ -85,8 +92,9 @@ func (r *Record) Join(settle time.Duration, founder bool) {
 		return
 	}
 	now := time.Now()
-	r.joined, r.founder, r.settle = now, founder, settle
 	r.note(settling.Start, now)
+	founder = founder && r.history.Departures(now) <= forgiven
+	r.joined, r.founder, r.settle = now, founder, settle
 	var b begun
 	if !founder {
 		b = r.begin(now)
@@ -106,8 +114,9 @@ func (r *Record) Settling(settle time.Duration, founder bool) bool {
 	r.mu.Lock()
 	now := time.Now()
 	if r.joined.IsZero() {
+		h := r.history.With(settling.Event{At: now, Kind: settling.Start})
 		r.mu.Unlock()
-		return !founder && settle > 0
+		return settle > 0 && !(founder && h.Departures(now) <= forgiven)
 	}
 	r.settle = settle
 	var b begun

@@ -118,6 +118,42 @@ func TestFounderThatHadOnlyMetNobodySettlesAfterAll(t *testing.T) {
 	})
 }
 
+// A cluster is new for the time of settling, and longer if nobody is up for that
+// long: a node that crashes all the while is damped as in any other cluster,
+// but for its first crash, which may be a power cut that has met all.
+func TestFounderThatCrashesAgainAndAgainSettles(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		for i, wait := range []time.Duration{0, 0, 2 * time.Minute, 8 * time.Minute, 32 * time.Minute} {
+			r := open(t, path)
+			if got := r.Settling(settle, true); got != (wait > 0) {
+				t.Errorf("start %d: will settle is %v", i, got)
+			}
+			r.Join(settle, true)
+			synctest.Wait()
+			if got := r.Remaining(); got != wait {
+				t.Errorf("start %d settles for %s, want %s", i, got, wait)
+			}
+			r.end()
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+func TestCleanStopsOfAFounderAreForgiven(t *testing.T) {
+	inBubble(t, func(t *testing.T, path string) {
+		for i := range 3 {
+			r := open(t, path)
+			r.Join(settle, true)
+			if got := r.Remaining(); got != 0 {
+				t.Errorf("start %d settles for %s", i, got)
+			}
+			r.Stopped()
+			r.end()
+			time.Sleep(time.Second)
+		}
+	})
+}
+
 func TestCrashesAreRememberedOverRestarts(t *testing.T) {
 	inBubble(t, func(t *testing.T, path string) {
 		want := []time.Duration{settle, settle, 2 * time.Minute, 8 * time.Minute, 32 * time.Minute, time.Hour, time.Hour}
