@@ -108,6 +108,14 @@ func (d delegate) NotifyLeave(n *memberlist.Node) {
 	d.m.o.Kick()
 }
 
+// AckPayload has nothing to add to the answer to a ping.
+func (d delegate) AckPayload() []byte { return nil }
+
+// NotifyPingComplete takes in that a member has answered a ping.
+func (d delegate) NotifyPingComplete(n *memberlist.Node, roundTrip time.Duration, _ []byte) {
+	d.m.view.answered(n.Name, time.Now().Add(-roundTrip))
+}
+
 // addressOf returns the address of a member for the log.
 func addressOf(n *memberlist.Node) netip.Addr {
 	a, _ := netip.AddrFromSlice(n.Addr)

@@ -169,7 +169,8 @@ func (m *Members) open(c *memberlist.Config) error {
 		c.Keyring = m.keys.ring
 	}
 	d := delegate{m}
-	c.Delegate, c.Events, c.Alive = d, d, d
+	c.Delegate, c.Events, c.Alive, c.Ping = d, d, d, d
+	m.view.fresh = freshness(c)
 	c.Logger = m.log.logger()
 	transport, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
 		BindAddrs: []string{c.BindAddr}, BindPort: c.BindPort, Logger: c.Logger,

@@ -54,23 +54,16 @@ type view struct {
 
 	// preceded: a member was established when this process first saw it.
 	preceded bool
+
+	// fresh: who has answered for less than that is not dead, whoever says so.
+	fresh time.Duration
 }
 
 // peer is a live member.
 type peer struct {
 	node memberlist.Node
 	metadata
-}
-
-// departure remembers a process that went, to know it if it comes back.
-type departure struct {
-	life, counter uint64
-	left          bool // it said good-bye
-	at            time.Time
-
-	// ours: it was this announcer that was cut off, so this one does not say
-	// that the other died.
-	ours bool
+	answered time.Time // when it last answered a ping of this announcer
 }
 
 // debt is what one member is still to be told.
@@ -145,7 +138,7 @@ func (v *view) join(n *memberlist.Node) (returned bool) {
 	returned = known && !before.left
 	delete(v.gone, n.Name)
 	delete(v.accused, n.Name)
-	v.live[n.Name] = peer{*n, d}
+	v.live[n.Name] = peer{node: *n, metadata: d}
 	v.lastJoin = time.Now()
 	v.preceded = v.preceded || d.established && !known
 	if returned {
@@ -172,7 +165,7 @@ func (v *view) update(n *memberlist.Node) bool {
 	if d.life == p.life {
 		return v.hearLocked(n.Name, d)
 	}
-	v.live[n.Name] = peer{*n, d} // another process, restarted too quickly to be missed
+	v.live[n.Name] = peer{node: *n, metadata: d} // another process, restarted too quickly to be missed
 	return true
 }
 
@@ -212,7 +205,8 @@ func (v *view) leftOrLost(name string, now time.Time, cutOff bool) (was, left bo
 	delete(v.live, name)
 	delete(v.debts, name)
 	v.shelf.drop(name)
-	v.gone[name] = departure{life: p.life, counter: p.counter, left: p.leaving, at: now, ours: cutOff}
+	ours := cutOff || now.Sub(p.answered) < v.fresh
+	v.gone[name] = departure{life: p.life, counter: p.counter, left: p.leaving, at: now, ours: ours}
 	v.blame(now)
 	if len(v.gone) > maxMembers {
 		v.forgetOldest()
