@@ -5,7 +5,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X k8s.io/component-base/version.gitVersion=$(VERSION)
+# Go notes the commit by itself, but in no worktree: so it is told, and notes nothing.
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null)$(if $(shell git status --porcelain 2>/dev/null),-dirty)
+LDFLAGS := -s -w -X github.com/ccm-baremetal/ccm-baremetal/pkg/version.release=$(VERSION) -X github.com/ccm-baremetal/ccm-baremetal/pkg/version.commit=$(COMMIT) -X k8s.io/component-base/version.gitVersion=$(VERSION)
 
 .PHONY: help
 help: ## Show this list
@@ -19,7 +21,11 @@ demo: ## Show the product on a real control plane, in network namespaces (root, 
 
 .PHONY: build
 build: ## Build the binaries into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: images
+images: ## Build the container images of VERSION for amd64 and arm64 into dist/images, without a container engine
+	cd tools/images && CGO_ENABLED=0 go run . -version $(VERSION) -out ../../dist/images
 
 .PHONY: release-manifests
 release-manifests: ## Write the manifests of VERSION into dist/: install.yaml and its variants
@@ -40,7 +46,7 @@ lint: ## Run only the linters
 
 .PHONY: update
 update: ## Rewrite golden files and generated references
-	go test ./pkg/... ./cmd/kubectl-baremetal -update
+	go test ./pkg/... ./cmd/kubectl-baremetal ./test/names -update
 	cd tools/templates && CGO_ENABLED=0 go test . -update
 	cd tools/install && CGO_ENABLED=0 go test . -update
 	cd tools/monitoring && CGO_ENABLED=0 go test . -update
