@@ -5,12 +5,15 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/xml"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -154,6 +157,7 @@ func TestDoctor(t *testing.T) {
 	a := newAPI(t)
 	a.denied = "endpointslices"
 	p := newPlan(t)
+	p.Host = []status.HostLink{{Name: "eth0", MTU: 1500, ReversePath: 1}}
 	url := announcer(t, func(int) status.Plan { return p })
 	out, err := command(t, "doctor", "--kubeconfig", a.serve(t), "--announcer-url", url)
 	if inspect.ExitCode(err) != 1 {
@@ -169,7 +173,7 @@ func TestDoctor(t *testing.T) {
 		"fail     rights              missing: ccm-baremetal may not list endpointslices kubernetes of discovery.k8s.io",
 		"warn     other-products      MetalLB",
 		"ok       clocks ",
-		"unknown  mtu ",
+		"ok       mtu                 all links with a Node's address have the same: 1500 on n2",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("does not say %q:\n%s", want, out)
@@ -262,6 +266,10 @@ func TestMaskLines(t *testing.T) {
 func TestUIPage(t *testing.T) {
 	p := newPlan(t)
 	p.BGP = []status.BGPSession{{Peer: "tor-a", Address: "192.0.2.1", Port: 179, ASN: 64501, State: "Idle", Why: "connection <refused>", Wanted: 3}}
+	p.Moves = []status.Move{
+		{Time: time.Date(2026, 1, 31, 11, 59, 8, 0, time.UTC), Address: netip.MustParseAddr("192.0.2.101"), From: "n1", To: "n2", Cause: plan.Draining, Services: []string{"shop/s1"}},
+		{Time: time.Date(2026, 1, 31, 11, 58, 0, 0, time.UTC), Address: netip.MustParseAddr("192.0.2.102"), From: "n1", Cause: plan.NoEndpoints, Services: []string{"shop/s2"}},
+	}
 	a := inspect.Allocations{Hash: "aa", Pools: []inspect.Pool{
 		{Name: "lan", State: "active", Family: "IPv4", Size: 4, Used: 1, Free: 3},
 		{Name: "full", State: "active", Family: "IPv6", Size: 10, Used: 10, Waiting: 2},
@@ -276,14 +284,49 @@ func TestUIPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden.Check(t, filepath.Join("testdata", "ui.html"), out.String())
+	wellFormed(t, out.String())
 	for _, never := range []string{"<script", "http://", "https://", "url(", "<refused>"} {
 		if strings.Contains(out.String(), never) {
 			t.Errorf("the page has %q", never)
 		}
 	}
 	out.Reset()
+	p.ObserveOnly, p.Moves = true, nil
+	if err := render(&out, newPage(now, a, services, p, nil)); err != nil {
+		t.Fatal(err)
+	}
+	wellFormed(t, out.String())
+	for _, want := range []string{"A rehearsal: the announcer on n2 only observes", "None since the announcer on n2 has started"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("an observer's page does not say %q:\n%s", want, out.String())
+		}
+	}
+	out.Reset()
 	if err := render(&out, newPage(now, a, nil, status.Plan{}, errors.New("forbidden"))); err != nil || !strings.Contains(out.String(), "No announcer could be asked") {
 		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
+// wellFormed fails the test unless every element of a page ends where it has to.
+func wellFormed(t *testing.T, page string) {
+	t.Helper()
+	closed := regexp.MustCompile(`<(meta|br)([^>]*)>`).ReplaceAllString(page, "<$1$2/>") // they have no end in HTML
+	d := xml.NewDecoder(strings.NewReader(closed))
+	depth := map[string]int{}
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("at byte %d: %v", d.InputOffset(), err)
+		}
+		if e, ok := token.(xml.StartElement); ok {
+			depth[e.Name.Local]++
+		}
+	}
+	if depth["html"] != 1 || depth["title"] != 1 || depth["table"] < 2 || depth["tr"] < depth["table"] {
+		t.Errorf("elements: %v", depth)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
@@ -323,7 +324,8 @@ func views(all []heard) []diagnose.View {
 			v.Members = append(v.Members, m.Name)
 			v.Config[m.Name] = m.Config
 		}
-		v.Aside = aside(h.plan)
+		v.Aside, v.ObserveOnly = aside(h.plan), h.plan.ObserveOnly
+		v.ReversePath, v.MTU = settings(h.plan)
 		out = append(out, v)
 	}
 	return out
@@ -341,6 +343,21 @@ func aside(p status.Plan) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// settings returns what counts for each link of rp_filter, and the MTU of the
+// one with the Node's address; 0 if the announcer does not say.
+func settings(p status.Plan) (reversePath map[string]int, mtu int) {
+	reversePath = map[string]int{}
+	for _, l := range p.Host {
+		if l.ReversePath >= 0 {
+			reversePath[l.Name] = l.ReversePath
+		}
+		if slices.ContainsFunc(p.World.Links, func(known plan.Link) bool { return known.NodeIP && known.Name == l.Name }) {
+			mtu = l.MTU
+		}
+	}
+	return reversePath, mtu
 }
 
 // diagnosis is the output of doctor.

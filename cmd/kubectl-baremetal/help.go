@@ -113,7 +113,7 @@ then it is said how to find out, and nothing is guessed.
   rights              what our accounts may not do, and need
   other-products      MetalLB, kube-vip, PureLB, OpenELB, Cilium, k3s servicelb
   clocks              of Nodes, by their heartbeats
-  rp_filter, mtu      as far as they can be seen
+  rp_filter, mtu      of the links, as announcers see them
 
 It takes the rights to list Nodes, Pods and Leases, to get ConfigMaps and the
 DaemonSet, to create SubjectAccessReviews, and port-forward to the announcers.
@@ -143,7 +143,7 @@ const dumpExamples = `  kubectl baremetal dump
 
 const uiHelp = `Serve a read-only status page on this machine: pools with their use, Services with
 address, state, the node that announces them and since when, Nodes with why they
-are left out, members, and sessions with routers.
+are left out, recent moves of addresses, members, and sessions with routers.
 
 The page is made anew for each request, from the API server and one announcer
 (by port-forward), with your rights. It listens on a loopback address only: whoever

@@ -127,6 +127,35 @@ type uiPage struct {
 	Nodes    []uiNode
 	Members  []ask.Member
 	Sessions []ask.Session
+	Moves    []uiMove // newest first
+
+	Observers string // the announcer that was asked, if it only observes; empty: it announces
+}
+
+// movesShown is how many moves the page has room for.
+const movesShown = 20
+
+// uiMove is a move of an address in words.
+type uiMove struct {
+	When, Address, From, To, Why string
+	Services                     []string
+	Served                       bool // somebody has it now
+}
+
+// movesOf puts the newest moves of a plan into words.
+func movesOf(p status.Plan) []uiMove {
+	var out []uiMove
+	for _, m := range p.Moves[:min(len(p.Moves), movesShown)] {
+		why := string(m.Cause)
+		if meaning := m.Cause.Meaning(); meaning != "" {
+			why += ": " + meaning
+		}
+		out = append(out, uiMove{
+			When: m.Time.UTC().Format("2006-01-02 15:04:05"), Address: m.Address.String(), Services: m.Services,
+			From: cmp.Or(m.From, "nobody"), To: cmp.Or(m.To, "nobody"), Why: why, Served: m.To != "",
+		})
+	}
+	return out
 }
 
 type uiPool struct {
@@ -204,6 +233,10 @@ func newPage(now time.Time, a inspect.Allocations, services []service, p status.
 	}
 	out.Asked = p.World.Node
 	out.Nodes = nodesOf(p)
+	out.Moves = movesOf(p)
+	if p.ObserveOnly {
+		out.Observers = out.Asked
+	}
 	out.Members, out.Sessions = ask.NewMembers(p).Members, ask.NewSessions(p).Sessions
 	return out
 }

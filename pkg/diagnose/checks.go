@@ -28,9 +28,17 @@ func announcers(f Facts) Check {
 	const name = "announcers"
 	d := f.Announcers.Value
 	seen := fmt.Sprintf("%d of %d ready", d.Ready, d.Wanted)
+	var observers []string
+	for _, v := range f.Views {
+		if v.ObserveOnly {
+			observers = append(observers, v.Node)
+		}
+	}
 	switch {
 	case f.Announcers.Why != "":
 		return unknown(name, f.Announcers.Why, "")
+	case len(observers) > 0:
+		return Check{name, Warn, seen + "; " + strings.Join(observers, ", ") + " only observe: nothing is announced there", "a rehearsal ends when --observe-only is taken from the DaemonSet"}
 	case d.Ready == 0:
 		return Check{name, Fail, seen + ": nothing is announced", "kubectl -n kube-system describe daemonset announcer"}
 	case d.Ready < d.Wanted:

@@ -98,6 +98,12 @@ type View struct {
 	Members []string          // that it sees, itself included
 	Config  map[string]string // hash by member; empty: not told
 	Aside   []string          // links that it announces on without a default route
+
+	// ReversePath is the rp_filter that counts for each of its links that may
+	// carry announcements; a link that is missing is not known.
+	ReversePath map[string]int
+	MTU         int  // of the link with the Node's address, in bytes; 0: not known
+	ObserveOnly bool // it announces nothing
 }
 
 // Right is a verb on a resource that one of our accounts needs.

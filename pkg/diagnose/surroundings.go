@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -151,27 +152,61 @@ func reversePath(f Facts) Check {
 	const name = "rp_filter"
 	const do = "on such a node: sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.LINK.rp_filter; neither may be 1"
 	asked := 0
-	var aside []string
+	var strict, dark, loose []string
 	for _, v := range f.Views {
 		if v.Why != "" {
 			continue
 		}
 		asked++
-		if len(v.Aside) > 0 {
-			aside = append(aside, v.Node+" ("+strings.Join(v.Aside, ", ")+")")
+		for _, link := range v.Aside {
+			where := v.Node + " (" + link + ")"
+			switch filter, known := v.ReversePath[link]; {
+			case !known:
+				dark = append(dark, where)
+			case filter == 1:
+				strict = append(strict, where)
+			default:
+				loose = append(loose, where)
+			}
 		}
 	}
+	const without = "addresses are announced on links without the default route, "
 	switch {
-	case len(aside) > 0:
-		return unknown(name, "addresses are announced on links without the default route, where strict filtering would drop requests, by "+strings.Join(aside, ", "), do)
+	case len(strict) > 0:
+		return Check{name, Fail, without + "where strict filtering drops requests, by " + strings.Join(strict, ", "), do}
+	case len(dark) > 0:
+		return unknown(name, without+"where strict filtering would drop requests, by "+strings.Join(dark, ", "), do)
 	case asked == 0 || asked < len(f.Views):
 		return unknown(name, fmt.Sprintf("only %d of %d announcers could be asked", asked, len(f.Views)), do)
+	case len(loose) > 0:
+		return Check{name, OK, without + "and their filter is not strict: " + strings.Join(loose, ", "), ""}
 	}
 	return Check{name, OK, "every address is announced on a link with a default route, where strict filtering drops nothing", ""}
 }
 
-// mtu is not visible from anywhere that we ask.
-func mtu(Facts) Check {
-	return unknown("mtu", "neither the API nor the announcers tell the MTU of links",
-		"from a client: ping -M do -s 1472 NODE; if that fails and smaller ones pass, the path has a smaller MTU")
+// mtu compares the links on which nodes speak with each other. What the path
+// between them lets through is not visible from anywhere that we ask.
+func mtu(f Facts) Check {
+	const name = "mtu"
+	const do = "from a client: ping -M do -s 1472 NODE (1500 bytes); if that fails and smaller ones pass, the path has a smaller MTU"
+	sizes := map[int][]string{}
+	var dark []string
+	for _, v := range f.Views {
+		if v.Why != "" || v.MTU == 0 {
+			dark = append(dark, v.Node)
+			continue
+		}
+		sizes[v.MTU] = append(sizes[v.MTU], v.Node)
+	}
+	var groups []string
+	for _, size := range slices.Sorted(maps.Keys(sizes)) {
+		groups = append(groups, fmt.Sprintf("%d on %s", size, strings.Join(sizes[size], ", ")))
+	}
+	switch {
+	case len(sizes) > 1:
+		return Check{name, Warn, "the links with the Nodes' addresses differ: " + strings.Join(groups, "; "), "give all of them the MTU of the network; " + do}
+	case len(dark) > 0 || len(sizes) == 0:
+		return unknown(name, strings.TrimSpace("the MTU is not known of: "+orNone(dark)+" "+strings.Join(groups, "")), do)
+	}
+	return Check{name, OK, "all links with a Node's address have the same: " + groups[0] + "; what is between them cannot be seen", ""}
 }
