@@ -55,7 +55,7 @@ func (p *peer) openMessage(restarting bool) (*bgp.BGPMessage, error) {
 	if c.LocalASN <= math.MaxUint16 {
 		short = uint16(c.LocalASN)
 	}
-	id := routerID(p.o.Node, c)
+	id := RouterID(p.o.Node, c)
 	return bgp.NewBGPOpenMessage(short, uint16(c.HoldTime/time.Second), id,
 		[]bgp.OptionParameterInterface{bgp.NewOptionParameterCapability(capabilities)})
 }
@@ -130,7 +130,7 @@ func (p *peer) judge(open *bgp.BGPOpen, t terms) error {
 		return refuse(bgp.BGP_ERROR_SUB_UNACCEPTABLE_HOLD_TIME, "the router wants a hold time of %s", t.hold)
 	case !open.ID.IsValid() || open.ID.IsUnspecified():
 		return refuse(bgp.BGP_ERROR_SUB_BAD_BGP_IDENTIFIER, "the router has no router ID")
-	case ours && open.ID == routerID(p.o.Node, c):
+	case ours && open.ID == RouterID(p.o.Node, c):
 		return refuse(bgp.BGP_ERROR_SUB_BAD_BGP_IDENTIFIER, "Bad BGP Identifier: the router has our router ID %s", open.ID)
 	case len(t.families) == 0:
 		return refuse(bgp.BGP_ERROR_SUB_UNSUPPORTED_CAPABILITY, "the router speaks none of the families %v", c.Families)

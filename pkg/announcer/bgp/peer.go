@@ -53,7 +53,7 @@ func newPeer(o Options, w plan.Peering) *peer {
 	}
 	p.state = Session{
 		Peer: w.Peer.Name, Address: w.Peer.Address, Port: w.Peer.Port, LocalASN: w.Peer.LocalASN,
-		RouterID: routerID(o.Node, w.Peer), State: Idle, Since: time.Now(),
+		RouterID: RouterID(o.Node, w.Peer), State: Idle, Since: time.Now(),
 	}
 	return p
 }
@@ -207,10 +207,10 @@ func (p *peer) fail(err error) {
 	p.told = err.Error()
 }
 
-// routerID returns the router ID of a node on a session. Where none is
+// RouterID returns the router ID of a node on a session. Where none is
 // configured it is made from the node's name, so that it is the same after a
 // restart, and another one for another node, whatever addresses they have.
-func routerID(node string, c config.Peer) netip.Addr {
+func RouterID(node string, c config.Peer) netip.Addr {
 	if c.RouterID.IsValid() {
 		return c.RouterID
 	}

@@ -59,7 +59,7 @@ func (s *Speaker) Set(want []plan.Peering) {
 		switch p := s.peers[name]; {
 		case p == nil:
 			s.peers[name] = s.start(w)
-		case p.sameSession(w.Peer):
+		case SameSession(p.config, w.Peer):
 			p.set(w)
 		default:
 			s.retire(p)
@@ -168,13 +168,9 @@ func (s *Speaker) Sessions() []Session {
 	return out
 }
 
-// sameSession tells whether a session goes on if its peer becomes as given.
-func (p *peer) sameSession(c config.Peer) bool {
-	old := p.config
-	for _, x := range []*config.Peer{&old, &c} {
-		x.Name, x.NodeSelector, x.ConnectTime = "", nil, 0
-	}
-	same := slices.Equal(old.Families, c.Families)
-	old.Families, c.Families = nil, nil
-	return same && equalPeers(old, c)
+// SameSession tells whether the session with a peer goes on if the peer becomes
+// another one: whether they differ in nothing that is agreed on, or settled,
+// when a session comes up.
+func SameSession(a, b config.Peer) bool {
+	return slices.Equal(a.Families, b.Families) && equalPeers(a, b)
 }
