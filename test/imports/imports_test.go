@@ -27,6 +27,7 @@ var pure = []string{
 	"pkg/announcer/election",
 	"pkg/announcer/plan",
 	"pkg/announcer/bgp/frrk8s",
+	"pkg/announcer/bgp/frr",
 	"pkg/announcer/settling",
 	"pkg/announcer/replay",
 	"pkg/migrate",
@@ -70,6 +71,8 @@ var ours = map[string][]string{
 	"pkg/announcer/l2":           {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/bgp":          {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/bgp/frrk8s":   {"pkg/config", "pkg/announcer/plan"},
+	"pkg/announcer/bgp/frr":      {"pkg/config", "pkg/announcer/plan"},
+	"pkg/announcer/bgp/frrhost":  {"pkg/config", "pkg/announcer/plan", "pkg/announcer/bgp", "pkg/announcer/bgp/frr"},
 	"pkg/announcer/status":       {"pkg/config", "pkg/announcer/plan"},
 	"pkg/announcer/ask":          {"pkg/config", "pkg/announcer/plan", "pkg/announcer/replay", "pkg/announcer/status"},
 
@@ -86,6 +89,7 @@ var foreign = map[string][]string{
 	"pkg/announcer/bgp":        {"k8s.io/", "github.com/vishvananda/", "github.com/hashicorp/", "github.com/mdlayher/"},
 	"pkg/announcer/membership": {"k8s.io/", "github.com/mdlayher/"},
 
+	"pkg/announcer/bgp/frrhost":    {"k8s.io/", "github.com/vishvananda/", "github.com/hashicorp/", "github.com/mdlayher/"},
 	"pkg/announcer/bgp/frrcluster": {"k8s.io/", "github.com/vishvananda/", "github.com/hashicorp/", "github.com/mdlayher/"},
 
 	"pkg/announcer": {"k8s.io/", "github.com/mdlayher/", "github.com/hashicorp/", "github.com/vishvananda/"},

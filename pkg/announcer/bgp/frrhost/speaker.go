@@ -1,0 +1,319 @@
+package frrhost
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/frr"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+// Options is what a Speaker is made of. All fields are required.
+type Options struct {
+	Node string // whose name makes the router ID where none is configured
+	Dir  string // that is shared with FRR; it need not be there as long as nothing is wanted
+
+	// Password returns the password in a Secret. It may block until ctx ends.
+	Password func(ctx context.Context, secret string) (string, error)
+
+	Log *slog.Logger
+}
+
+// Speaker has the sessions of a node by its FRR. Its methods may be called
+// from any goroutine.
+type Speaker struct {
+	o      Options
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{}
+	kick   chan struct{} // capacity 1
+
+	mu       sync.Mutex
+	started  bool
+	want     []plan.Peering
+	ending   bool
+	sessions []bgp.Session
+	writes   uint64
+
+	// What follows is the goroutine's own.
+	began     time.Time // the first pass
+	roster    roster
+	written   string // what the file has; "" before it is known
+	current   bool   // that is what the roster wants
+	reported  bool   // what became of it has been logged
+	result    result
+	report    report
+	trouble   string // that has been logged
+	passwords map[string]secret
+}
+
+// secret is a password and what is known of it.
+type secret struct {
+	value string // the last that was read
+	err   error
+	read  time.Time
+}
+
+// New returns a Speaker without sessions.
+func New(o Options) *Speaker {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Speaker{
+		o: o, ctx: ctx, cancel: cancel, done: make(chan struct{}), kick: make(chan struct{}, 1), passwords: map[string]secret{},
+	}
+}
+
+const (
+	glance = 200 * time.Millisecond // between two looks at what FRR says, while something is under way
+	rest   = time.Second            // and at rest
+
+	rereadPasswords = 30 * time.Second
+	passwordWithin  = 5 * time.Second
+
+	// silence is how old what FRR says may be before it counts as away.
+	silence = 15 * time.Second
+)
+
+// Set makes routers agree with want: FRR has a session with each of them, and
+// each is told its routes and nothing else. It only takes note. Set(nil) takes
+// leave of all, also of those that an announcer before has left in the file.
+// It is idempotent, and has no effect after Leave.
+func (s *Speaker) Set(want []plan.Peering) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending {
+		return
+	}
+	if !s.started {
+		if len(want) == 0 && !s.inherited() {
+			return // this node's FRR is nobody of ours
+		}
+		s.started = true
+		go s.run()
+	}
+	s.want = want
+	s.wake()
+}
+
+// inherited tells whether an announcer before this one has left sessions.
+func (s *Speaker) inherited() bool {
+	text, err := readConf(s.o.Dir)
+	return err == nil && frr.Ours(text) && text != frr.Empty
+}
+
+func (s *Speaker) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Leave ends all sessions and returns when FRR has closed them, or with ctx.
+// What routers keep while an announcer restarts stays in FRR, which goes on
+// with it. All others are asked to avoid the routes, and after a pause they
+// lose them.
+func (s *Speaker) Leave(ctx context.Context) {
+	s.mu.Lock()
+	s.ending = true
+	started := s.started
+	s.mu.Unlock()
+	if !started {
+		return
+	}
+	s.wake()
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+	}
+}
+
+// Close ends the speaker at once, as the death of the process would: FRR goes
+// on with what it has.
+func (s *Speaker) Close() {
+	s.mu.Lock()
+	s.ending = true
+	started := s.started
+	s.mu.Unlock()
+	s.cancel()
+	if started {
+		<-s.done
+	}
+}
+
+// Sessions returns the state of all sessions as FRR has last told it, sorted
+// by the peer's name.
+func (s *Speaker) Sessions() []bgp.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.sessions)
+}
+
+// Writes returns how often the configuration has been replaced; each is a
+// reload of FRR.
+func (s *Speaker) Writes() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writes
+}
+
+// run keeps FRR in agreement until the speaker has left.
+func (s *Speaker) run() {
+	defer close(s.done)
+	for s.ctx.Err() == nil {
+		s.mu.Lock()
+		want, ending := s.want, s.ending
+		s.mu.Unlock()
+		err := s.pass(want, ending)
+		s.tell(err)
+		if ending && !s.roster.leaving() {
+			return // what is left is to be forgotten, which FRR does by itself
+		}
+		wait := rest
+		if !s.settled() || s.roster.leaving() {
+			wait = glance
+		}
+		select {
+		case <-s.ctx.Done():
+		case <-s.kick:
+		case <-time.After(wait):
+		}
+	}
+}
+
+// settled tells whether FRR has what is written, or has said that it has not.
+func (s *Speaker) settled() bool { return s.result.Hash == hashOf(s.written) }
+
+// pass brings the file, what is known of FRR, and the sessions up to date.
+func (s *Speaker) pass(want []plan.Peering, ending bool) error {
+	now := time.Now()
+	err := errors.Join(read(s.o.Dir, resultFile, &s.result), read(s.o.Dir, stateFile, &s.report))
+	if s.current && s.settled() && s.result.Error == "" {
+		s.roster.applied(now)
+	}
+	s.roster.update(want, ending, now)
+	lineup, mute := s.readable(s.roster.lineup())
+	if s.began.IsZero() {
+		s.began = now
+	}
+	s.current = false
+	if len(mute) > 0 && s.written == "" && now.Sub(s.began) < patience {
+		s.show(now, mute, err)
+		return err // the file of an announcer before this one may well have the password
+	}
+	err = errors.Join(err, s.write(frr.Render(frr.Input{
+		Peerings: lineup, RouterID: bgp.RouterID(s.o.Node, config.Peer{}), Passwords: s.known(),
+	})))
+	if s.settled() && s.result.Error != "" {
+		err = errors.Join(err, errors.New("FRR has not taken its configuration: "+s.result.Error))
+	}
+	s.show(now, mute, err)
+	return err
+}
+
+// readable leaves out the peerings whose password is not known: a session is
+// never brought up without it. It returns why, by peer.
+func (s *Speaker) readable(all []frr.Peering) ([]frr.Peering, map[string]error) {
+	var out []frr.Peering
+	mute := map[string]error{}
+	for _, p := range all {
+		if p.Peer.PasswordSecret != "" {
+			if err := s.learn(p.Peer.PasswordSecret); err != nil {
+				mute[p.Peer.Name] = err
+				continue
+			}
+		}
+		out = append(out, p)
+	}
+	return out, mute
+}
+
+// learn reads a password if it has not been read for a while. One that was
+// known stays known while it cannot be read.
+func (s *Speaker) learn(name string) error {
+	known := s.passwords[name]
+	again := rereadPasswords
+	if known.err != nil {
+		again = rest
+	}
+	if time.Since(known.read) >= again {
+		ctx, cancel := context.WithTimeout(s.ctx, passwordWithin)
+		defer cancel()
+		value, err := s.o.Password(ctx, name)
+		if err == nil {
+			err = frr.CheckPassword(value)
+		}
+		known.err, known.read = err, time.Now()
+		if err == nil {
+			known.value = value
+		}
+		s.passwords[name] = known
+	}
+	if known.value == "" {
+		return known.err
+	}
+	return nil
+}
+
+func (s *Speaker) known() map[string]string {
+	out := map[string]string{}
+	for name, p := range s.passwords {
+		out[name] = p.value
+	}
+	return out
+}
+
+// write replaces the configuration if it is another one.
+func (s *Speaker) write(text string) error {
+	if s.written == "" {
+		there, err := readConf(s.o.Dir)
+		if err != nil {
+			return err
+		}
+		s.written = there
+	}
+	if text == s.written {
+		s.current = true
+		return nil
+	}
+	if err := writeConf(s.o.Dir, text); err != nil {
+		return err
+	}
+	s.written, s.current, s.reported = text, true, false
+	s.mu.Lock()
+	s.writes++
+	s.mu.Unlock()
+	return nil
+}
+
+// tell logs trouble when it comes and when it is over, and each reload.
+func (s *Speaker) tell(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	switch {
+	case text != "" && text != s.trouble:
+		s.o.Log.Warn("FRR does not advertise what it should, will retry", "err", err)
+	case text == "" && s.trouble != "":
+		s.o.Log.Info("FRR advertises what it should again")
+	case text == "" && s.settled() && !s.reported:
+		s.o.Log.Info("FRR has its configuration", "peers", strings.Join(slices.Sorted(maps.Keys(s.names())), " "))
+	}
+	s.trouble = text
+	s.reported = s.reported || text == "" && s.settled()
+}
+
+func (s *Speaker) names() map[string]bool {
+	out := map[string]bool{}
+	for _, p := range s.roster.lineup() {
+		out[p.Peer.Name] = true
+	}
+	return out
+}
