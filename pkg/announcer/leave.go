@@ -12,8 +12,9 @@ const (
 	leaveWithin = 2 * time.Second
 
 	// routersWithin bounds taking leave of the routers: the longest pause that
-	// the configuration allows, and what goes with it.
-	routersWithin = 17 * time.Second
+	// the configuration allows, and what goes with it: an FRR has to take two
+	// configurations.
+	routersWithin = 22 * time.Second
 
 	// lookEvery is how often the speakers are asked whether they have handed
 	// everything over.
