@@ -91,13 +91,17 @@ func (d *decoder) times(v peerDoc, p *Peer) {
 
 // hops checks what says how far away a peer is.
 func (d *decoder) hops(v peerDoc, p Peer) {
+	onLink := p.Address.IsLinkLocalUnicast() || p.Interface != ""
+	if onLink && p.TTLSecurity > 1 {
+		d.fail(v.security.place, "%d makes no sense for a router on the link: it is one hop away", p.TTLSecurity)
+	}
 	switch far := v.multihop; {
 	case far.path == "":
 	case v.security.path != "":
 		d.fail(far.place, "does not go together with ttlSecurity, which says how many hops there are: remove one")
 	case p.LocalASN != 0 && p.Internal():
 		d.fail(far.place, "is for routers of another AS: one of our own may be any number of hops away")
-	case p.Address.IsLinkLocalUnicast() || p.Interface != "":
+	case onLink:
 		d.fail(far.place, "makes no sense for a link-local address, which no packet reaches from another link")
 	}
 }

@@ -9,10 +9,6 @@ import (
 // backends are all, in the order of the reference.
 var backends = []Backend{Embedded, FRR, FRRK8s}
 
-// unbuilt are the backends whose names and limits are known, and that a later
-// release will have.
-var unbuilt = []Backend{FRR}
-
 // capability is something that a document can ask of what speaks BGP.
 type capability struct {
 	keys string // that ask for it, below bgp or advertisements[].bgp
@@ -41,9 +37,6 @@ func (q question) peer() Peer   { return q.peers[q.i] }
 // able reports what the document asks for and the chosen backend cannot do.
 // What is not honoured must not look as if it was.
 func (d *decoder) able(doc bgpDoc, b BGP) {
-	if slices.Contains(unbuilt, b.Backend) {
-		d.fail(doc.backend.place, "this release does not have %q yet", b.Backend)
-	}
 	for i := range b.Peers {
 		for _, c := range capabilities {
 			why, lacks := c.lacks[b.Backend]
