@@ -21,6 +21,9 @@ type backend interface {
 	Close()                  // ends everything at once
 }
 
+// reloader is a backend that gives somebody else a configuration.
+type reloader interface{ Writes() uint64 }
+
 // routers is the backends by name, all of which are there: a document may
 // choose another one at any time. It is not changed.
 type routers map[config.Backend]backend
@@ -61,4 +64,15 @@ func (r routers) Sessions() []bgp.Session {
 	}
 	slices.SortStableFunc(out, func(a, b bgp.Session) int { return strings.Compare(a.Peer, b.Peer) })
 	return out
+}
+
+// Reloads returns how often a configuration has been given to somebody else.
+func (r routers) Reloads() uint64 {
+	var n uint64
+	for _, b := range r {
+		if w, ok := b.(reloader); ok {
+			n += w.Writes()
+		}
+	}
+	return n
 }

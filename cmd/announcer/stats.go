@@ -37,6 +37,7 @@ func newStatus(p parts) *status.Status {
 		BGP:         func() []status.BGPSession { return sessions(p.router.Sessions()) },
 		Host:        func() []status.HostLink { return host(p.world) },
 		ObserveOnly: p.observeOnly,
+		Reloads:     p.router.Reloads,
 		Moved:       p.events.Note,
 		Log:         p.log,
 	})

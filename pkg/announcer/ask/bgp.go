@@ -37,6 +37,7 @@ type Session struct {
 	Why      string            `json:"why"` // what keeps it from coming up, or ended the one before
 	Families []string          `json:"families"`
 	Mute     map[string]string `json:"mute"` // families that are configured and not sent, with the reason
+	BFD      string            `json:"bfd"`  // up, down or another word; empty: there is none
 	Wanted   int               `json:"wanted"`
 	Routes   []Route           `json:"routes"`
 }
@@ -80,7 +81,7 @@ func NewSessions(p status.Plan) Sessions {
 	for _, b := range p.BGP {
 		s := Session{
 			Peer: b.Peer, Address: b.Address, Port: b.Port, ASN: b.ASN, LocalASN: b.LocalASN, RouterID: b.RouterID, Local: b.Local,
-			State: b.State, Since: b.Since, Why: b.Why, Families: []string{}, Mute: map[string]string{}, Wanted: b.Wanted, Routes: []Route{},
+			State: b.State, Since: b.Since, Why: b.Why, Families: []string{}, Mute: map[string]string{}, BFD: b.BFD, Wanted: b.Wanted, Routes: []Route{},
 		}
 		for _, f := range b.Families {
 			s.Families = append(s.Families, string(f))
@@ -143,6 +144,9 @@ func (s Session) print(w io.Writer, now time.Time) {
 		here += ", router ID " + s.RouterID
 	}
 	line(w, "here", here)
+	if s.BFD != "" {
+		line(w, "BFD", s.BFD)
+	}
 	for _, f := range slices.Sorted(maps.Keys(s.Mute)) {
 		line(w, "not sent", f+": "+s.Mute[f])
 	}

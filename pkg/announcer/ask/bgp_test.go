@@ -21,7 +21,7 @@ func sessionsPage(t *testing.T) status.Plan {
 		{
 			Peer: "tor-a", Address: "192.0.2.1", Port: 179, ASN: 64501, LocalASN: 64500, RouterID: "10.0.0.1", Local: "192.0.2.11",
 			State: "Established", Since: p.Time.Add(-time.Hour), Families: []config.Family{config.IPv4},
-			Mute: map[config.Family]string{config.IPv6: "the router does not speak it"}, Wanted: 3,
+			Mute: map[config.Family]string{config.IPv6: "the router does not speak it"}, Wanted: 3, BFD: "up",
 			Advertised: []plan.Route{
 				{
 					Prefix: netip.MustParsePrefix("192.0.2.101/32"), LocalPref: 200, Services: []string{"web/shared", "web/shop"},

@@ -41,6 +41,7 @@ type BGPSession struct {
 func (b BGPSession) up() bool { return b.State == "Established" || b.State == "Leaving" }
 
 func (s state) collectBGP(ch chan<- prometheus.Metric) {
+	emit(ch, prometheus.CounterValue, "bgp_reloads_total", "How often FRR has been given another configuration; 0 with other backends.", nil, value(s.o.Reloads()))
 	for _, b := range s.o.BGP() {
 		gauge := func(name, help string, labels []string, x sample) {
 			emit(ch, prometheus.GaugeValue, "bgp_"+name, help, labels, x)

@@ -200,7 +200,7 @@ func TestMetrics(t *testing.T) {
 		{
 			Peer: "tor-a", State: "Established", Since: time.Unix(1900000000, 0), Families: []config.Family{config.IPv4, config.IPv6}, Wanted: 3,
 			Advertised: []plan.Route{{Prefix: netip.MustParsePrefix("192.0.2.101/32")}, {Prefix: netip.MustParsePrefix("198.51.100.0/24")}},
-			Times:      2, UpdatesSent: 7, UpdatesReceived: 8,
+			BFD:        "up", Times: 2, UpdatesSent: 7, UpdatesReceived: 8,
 		},
 		{Peer: "tor-b", State: "Idle", Why: "connection refused", Wanted: 3},
 		{Peer: "tor-c", State: "Established", Since: time.Unix(1900000001, 0), Families: []config.Family{config.IPv4}, BFD: "up", Times: 1, Uncounted: true},

@@ -47,7 +47,8 @@ type Options struct {
 	Layer2      func() Layer2
 	BGP         func() []BGPSession
 	Host        func() []HostLink
-	ObserveOnly bool // nothing of what is decided is done
+	ObserveOnly bool          // nothing of what is decided is done
+	Reloads     func() uint64 // how often FRR has been given another configuration
 
 	// Moved is called for each change that concerns this node: when it has
 	// lost an address, and when a speaker has begun to answer for one that it

@@ -89,6 +89,7 @@ func newRig() *rig {
 		Layer2:      func() Layer2 { return r.layer2 },
 		BGP:         func() []BGPSession { return r.bgp },
 		Host:        func() []HostLink { return []HostLink{{Name: "eth0", MTU: 1500, ReversePath: 2}} },
+		Reloads:     func() uint64 { return 5 },
 		Moved:       func(n Note) { r.moved = append(r.moved, describe(n)) },
 		Log:         slog.New(slog.DiscardHandler),
 	})
