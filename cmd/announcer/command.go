@@ -26,6 +26,7 @@ type options struct {
 	insecureMembership bool
 	record             string
 	observeOnly        bool
+	frrDir             string
 	bindAddress        string
 	metricsPort        uint16
 	debugAddress       string
@@ -43,6 +44,7 @@ func (o *options) add(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.insecureMembership, "insecure-membership", false, "gossip in clear text, so that whoever reaches the gossip port can take addresses away")
 	fs.StringVar(&o.record, "record", "", "`file` on the host in which the node remembers its starts, stops and deaths, so that one that comes and goes does not take addresses with it each time; default: it remembers nothing over a restart")
 	fs.BoolVar(&o.observeOnly, "observe-only", false, "decide among the announcers that observe as well, and say in the log, on /debug/plan and by explain what would be announced, but announce nothing, write nothing and remember nothing")
+	fs.StringVar(&o.frrDir, "frr-dir", "/run/ccm-baremetal/frr", "`directory` that is shared with FRR, for bgp.backend: frr; it need not be there with other backends")
 	fs.StringVar(&o.bindAddress, "bind-address", "", "`address` for health and metrics; default: all")
 	fs.Uint16Var(&o.metricsPort, "metrics-port", 7957, "port for /healthz, /readyz and /metrics")
 	fs.StringVar(&o.debugAddress, "debug-address", "127.0.0.1:7958", "`address` and port for /debug/plan and /debug/pprof, which tell much about the cluster")

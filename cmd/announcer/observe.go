@@ -13,6 +13,7 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/frrcluster"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/frrhost"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/l2"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
@@ -167,6 +168,7 @@ func speak(o options, api *source.API, kick func(), log *slog.Logger) (layer2Spe
 		config.Embedded: bgp.New(bgp.Options{
 			Node: o.node, Password: secrets{api, o.namespace}.password, Dial: bgp.Dial, Log: log,
 		}),
+		config.FRR: frrhost.New(frrhost.Options{Node: o.node, Dir: o.frrDir, Password: secrets{api, o.namespace}.password, Log: log}),
 		config.FRRK8s: frrcluster.New(frrcluster.Options{
 			Node: o.node, Namespace: o.frrK8sNamespace, API: clusterAPI{api.Raw()}, Log: log,
 		}),
