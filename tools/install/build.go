@@ -101,6 +101,7 @@ var released = map[string]string{
 	"install.yaml":               "base",
 	"install-bgp-passwords.yaml": "bgp",
 	"install-bgp-frr-k8s.yaml":   "bgp-frr-k8s",
+	"install-bgp-frr.yaml":       "bgp-frr",
 	"install-lb-only.yaml":       "lb-only",
 	"metal3.yaml":                "metal3",
 	"delete-nodes.yaml":          "delete-nodes",

@@ -106,6 +106,9 @@ var effects = map[string]struct{ values, text string }{
 	"bgp.frrK8s.enabled":            {"bgp: {frrK8s: {enabled: true}}", "name: announcer-frr-k8s"},
 	"bgp.frrK8s.namespace":          {"bgp: {frrK8s: {enabled: true, namespace: metallb-system}}", "- --frr-k8s-namespace=metallb-system"},
 	"bgp.frrK8s.passwordSecrets":    {"bgp: {frrK8s: {enabled: true, passwordSecrets: [tor-c]}}", "- tor-c"},
+	"bgp.backend":                   {"bgp: {backend: frr}", "image: frr:8.4.4"},
+	"bgp.frr.image":                 {"bgp: {backend: frr, frr: {image: mine:9}}", "image: mine:9"},
+	"bgp.frr.resources":             {"bgp: {backend: frr, frr: {resources: {limits: {memory: 77Mi}}}}", "memory: 77Mi"},
 	"bgp.passwordSecrets":           {"bgp: {passwordSecrets: [tor-a, tor-b]}", "- tor-b"},
 	"ccm.extraArgs":                 {"ccm: {extraArgs: [--v=4]}", "- --v=4"},
 	"ccm.hostNetwork":               {"ccm: {hostNetwork: false}", "not hostNetwork: true\n      nodeSelector:\n        kubernetes.io/os: linux\n      priorityClassName: system-cluster-critical"},
@@ -160,6 +163,7 @@ func TestSchemaRefusesWhatItDoesNotKnow(t *testing.T) {
 		"image: {registry: registry.test/a/}": "/image/registry",
 		"image: {pullPolicy: Sometimes}":      "/image/pullPolicy",
 		"config: {pools: []}":                 "/config",
+		"bgp: {backend: bird}":                "/bgp/backend",
 		"bgp: {passwordSecrets: [a, a]}":      "/bgp/passwordSecrets",
 		"nodes: {metal3: {namespace: hosts}}": "namespace",
 	} {

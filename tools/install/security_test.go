@@ -60,6 +60,9 @@ func TestPodsAreAsRestrictedAsTheirWorkAllows(t *testing.T) {
 		// Raw sockets need NET_RAW, which Kubernetes gives to root only.
 		{"base", "announcer", []string{"capabilities_baseline", "hostNamespaces", "hostPathVolumes", "hostPorts"},
 			[]string{"capabilities_restricted", "restrictedVolumes", "runAsNonRoot", "runAsUser"}},
+		// FRR beside it breaks no other rule.
+		{"bgp-frr", "announcer", []string{"capabilities_baseline", "hostNamespaces", "hostPathVolumes", "hostPorts"},
+			[]string{"capabilities_restricted", "restrictedVolumes", "runAsNonRoot", "runAsUser"}},
 	} {
 		pod := pods(t, c.overlay)[c.program]
 		if c.program == "ccm-baremetal" && c.overlay == "base" { // as the API server defaults it
@@ -81,13 +84,13 @@ func TestPodsAreAsRestrictedAsTheirWorkAllows(t *testing.T) {
 
 func TestContainersCannotWriteAndAreNotEvictedFirst(t *testing.T) {
 	for program, class := range map[string]string{"ccm-baremetal": "system-cluster-critical", "announcer": "system-node-critical"} {
-		pod := pods(t, "base")[program].Spec
+		pod := pods(t, "bgp-frr")[program].Spec
 		if pod.PriorityClassName != class {
 			t.Errorf("%s has the priority class %q", program, pod.PriorityClassName)
 		}
-		for _, c := range pod.Containers {
+		for _, c := range append(pod.InitContainers, pod.Containers...) {
 			if c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem {
-				t.Errorf("%s can write to its root", program)
+				t.Errorf("%s of %s can write to its root", c.Name, program)
 			}
 		}
 	}
