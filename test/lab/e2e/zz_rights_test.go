@@ -3,6 +3,7 @@ package e2e
 import (
 	"flag"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -77,8 +78,13 @@ func (r right) covers(e audit.Event) bool {
 		return false
 	}
 	named := len(r.names) == 0 || slices.Contains(r.names, e.Name)
-	return named && e.Group == r.group && object == r.resource && (e.Verb == r.verb || r.verb == "list" && lists(e))
+	does := e.Verb == r.verb || r.verb == "list" && lists(e) || r.verb == "create" && applies(e)
+	return named && e.Group == r.group && object == r.resource && does
 }
+
+// applies tells whether a patch has made the object: server-side apply needs
+// the right to create then.
+func applies(e audit.Event) bool { return e.Verb == "patch" && e.Code == http.StatusCreated }
 
 // lists tells whether a watch begins with a list. API servers before 1.34 do
 // not offer that, and are asked for a list.
@@ -122,10 +128,11 @@ func TestRightsOfAllManifestsWereGranted(t *testing.T) {
 	if flag.Lookup("test.run").Value.String() != "" {
 		t.Skip("with -run, the tests that apply them may not have run")
 	}
-	all := rights(t, product.CCM)
+	all := append(rights(t, product.CCM), rights(t, product.Announcer)...)
 	for _, want := range []right{
 		{group: "", resource: "nodes", verb: "delete"},
 		{namespace: product.Namespace, resource: "secrets", verb: "get", names: []string{managementSecret}},
+		{namespace: frrK8s, group: "frrk8s.metallb.io", resource: "frrconfigurations", verb: "patch"},
 		{namespace: hostNamespace, group: "metal3.io", resource: "baremetalhosts", verb: "watch"},
 	} {
 		if !slices.ContainsFunc(all, func(r right) bool {
