@@ -36,6 +36,7 @@ type fakeAPI struct {
 	objects   map[string]map[string]any
 	version   int
 	writes    []string // verb and path
+	reads     int
 	watchers  map[*watcher]bool
 }
 
@@ -60,6 +61,7 @@ func (a *fakeAPI) known(p string) bool { return a.installed || !strings.HasPrefi
 func (a *fakeAPI) Get(_ context.Context, p string, _ url.Values) ([]byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.reads++
 	switch o := a.objects[p]; {
 	case !a.known(p):
 		return nil, frrcluster.ErrAbsent
@@ -82,6 +84,7 @@ func (a *fakeAPI) Get(_ context.Context, p string, _ url.Values) ([]byte, error)
 func (a *fakeAPI) Stream(ctx context.Context, p string, _ url.Values) (io.ReadCloser, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.reads++
 	if !a.known(p) {
 		return nil, frrcluster.ErrAbsent
 	}

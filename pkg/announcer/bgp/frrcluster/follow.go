@@ -46,6 +46,13 @@ func (f *follower) state() (items map[string][]byte, synced bool, err error) {
 	return maps.Clone(f.items), f.synced, f.err
 }
 
+// forget makes everything unknown. The follower must not run.
+func (f *follower) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.items, f.synced, f.err = nil, false, nil
+}
+
 // run follows until ctx ends.
 func (f *follower) run(ctx context.Context) {
 	pause := firstPause

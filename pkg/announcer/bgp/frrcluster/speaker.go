@@ -61,8 +61,8 @@ type Speaker struct {
 
 	// What follows is the goroutine's own.
 	following sync.WaitGroup
-	followed  bool // the followers run
-	looked    bool // whether an announcer before has left an object
+	stop      context.CancelFunc // of the followers; nil: they do not run
+	looked    bool               // whether an announcer before has left an object
 	roster    roster
 	self      frrk8s.Node // empty: not known yet
 	passwords map[string]checked
@@ -262,7 +262,7 @@ func (s *Speaker) pass(now time.Time) (why map[string]error, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, requestWithin)
 	defer cancel()
 	lineup := s.roster.lineup()
-	if len(lineup) == 0 && !s.followed {
+	if len(lineup) == 0 && s.stop == nil {
 		return nil, s.sweep(ctx)
 	}
 	if err := s.begin(ctx); err != nil {
@@ -272,6 +272,7 @@ func (s *Speaker) pass(now time.Time) (why map[string]error, err error) {
 	items, synced, err := s.configurations.state()
 	switch {
 	case errors.Is(err, ErrAbsent) && len(lineup) == 0:
+		s.rest()
 		return why, nil
 	case errors.Is(err, ErrAbsent):
 		return why, errNotInstalled
@@ -284,8 +285,23 @@ func (s *Speaker) pass(now time.Time) (why map[string]error, err error) {
 		return why, err
 	}
 	s.roster.written(now)
+	if len(lineup) == 0 {
+		s.rest()
+	}
 	return why, nil
 }
+
+// rest stops following: there is nothing that it could tell.
+func (s *Speaker) rest() {
+	s.stop()
+	s.following.Wait()
+	s.stop = nil
+	for _, f := range s.followers() {
+		f.forget()
+	}
+}
+
+func (s *Speaker) followers() []*follower { return []*follower{s.configurations, s.states, s.node} }
 
 // sweep deletes what an announcer before this one has left, who had another
 // configuration. Where frr-k8s is not installed, or is not for us, there is
@@ -320,7 +336,7 @@ func (s *Speaker) nothingThere(err error) error {
 
 // begin finds out what there is to find out once, and starts to follow.
 func (s *Speaker) begin(ctx context.Context) error {
-	if !s.followed {
+	if s.stop == nil {
 		if _, err := s.o.API.Get(ctx, group, nil); errors.Is(err, ErrAbsent) {
 			return errNotInstalled
 		} else if err != nil {
@@ -332,10 +348,12 @@ func (s *Speaker) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	if !s.followed {
-		s.followed, s.looked = true, true
-		for _, f := range []*follower{s.configurations, s.states, s.node} {
-			s.following.Go(func() { f.run(s.ctx) })
+	if s.stop == nil {
+		s.looked = true
+		var ctx context.Context
+		ctx, s.stop = context.WithCancel(s.ctx)
+		for _, f := range s.followers() {
+			s.following.Go(func() { f.run(ctx) })
 		}
 	}
 	return nil

@@ -196,6 +196,17 @@ func TestLeavingRoutersAreAskedFirst(t *testing.T) {
 				if w := api.written(); len(w) != 3 {
 					t.Errorf("wrote %v", w)
 				}
+				reads := 0
+				api.set(func() { reads = api.reads })
+				for range 60 {
+					s.Set(leave)
+					time.Sleep(time.Minute)
+				}
+				api.set(func() {
+					if api.reads != reads {
+						t.Errorf("%d requests after it has left", api.reads-reads)
+					}
+				})
 				s.Set([]plan.Peering{peering(nil, "198.51.100.1/32")})
 				time.Sleep(time.Second)
 				api.waitText(t, own, "198.51.100.1/32", "!"+shutdown)
