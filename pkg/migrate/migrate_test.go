@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -226,4 +227,28 @@ func FuzzGlob(f *testing.F) {
 			t.Errorf("%q became %q: %t for %q, want %t (%v)", expression, pattern, got, name, want, err)
 		}
 	})
+}
+
+// A long file with one wrong item among hundreds: the message names pool and item.
+func TestOneWrongItemOfALongFileIsFound(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: metallb-system, name: config}\ndata:\n  config: |\n    address-pools:\n")
+	for pool := range 60 {
+		fmt.Fprintf(&b, "    - name: pool-%d\n      protocol: layer2\n      addresses:\n", pool)
+		for item := range 30 {
+			address := fmt.Sprintf("10.%d.%d.0/28", pool, item)
+			if pool == 37 && item == 21 {
+				address = "10.37.21.0/280"
+			}
+			fmt.Fprintf(&b, "      - %s\n", address)
+		}
+	}
+	if b.Len() < 38_000 {
+		t.Fatalf("%d bytes are no long file", b.Len())
+	}
+	_, err := Import([]Source{{Name: "config.yaml", Text: []byte(b.String())}})
+	var faults Faults
+	if !errors.As(err, &faults) || len(faults) != 1 || !strings.Contains(faults[0].String(), `address-pools[37] (pool-37).addresses[21]: "10.37.21.0/280"`) {
+		t.Errorf("got %v", err)
+	}
 }

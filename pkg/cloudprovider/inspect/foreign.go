@@ -3,6 +3,9 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
@@ -34,27 +37,55 @@ var foreign = [][]string{
 	{"/apis/purelb.io/v2/lbnodeagents", "/apis/purelb.io/v1/lbnodeagents"},
 }
 
-// readForeign reads the objects of other products. Kinds that the API server
-// does not have are left out; one that may not be read is a loss, as nobody
-// knows what is in it.
-func readForeign(ctx context.Context, client rest.Interface) ([]migrate.Source, []migrate.Remark, error) {
-	var out []migrate.Source
-	var unread []migrate.Remark
+// A reading is what a cluster has of other products.
+type reading struct {
+	sources []migrate.Source
+	unread  []migrate.Remark // what may not be read: losses, as nobody knows what is in it
+	absent  []migrate.Remark // kinds of a product that is there otherwise: notes
+}
+
+// readForeign reads the objects of other products.
+func readForeign(ctx context.Context, client rest.Interface) (reading, error) {
+	var out reading
+	missing, there := map[string][]string{}, map[string]bool{}
 	for _, paths := range foreign {
+		found := false
 		for _, path := range paths {
 			text, err := client.Get().AbsPath(path).DoRaw(ctx)
 			switch {
 			case apierrors.IsNotFound(err):
 				continue
 			case apierrors.IsForbidden(err):
-				unread = append(unread, migrate.Remark{Source: "cluster", Path: path, Message: "not read, and so not carried over: you have no right to"})
+				out.unread = append(out.unread, migrate.Remark{Source: "cluster", Path: path, Message: "not read, and so not carried over: you have no right to"})
 			case err != nil:
-				return nil, nil, fmt.Errorf("read %s: %w", path, err)
+				return reading{}, fmt.Errorf("read %s: %w", path, err)
 			default:
-				out = append(out, migrate.Source{Name: "cluster", Text: text})
+				out.sources = append(out.sources, migrate.Source{Name: "cluster", Text: text})
 			}
+			found = true
 			break
 		}
+		if group, kind, ok := groupOf(paths[0]); ok && found {
+			there[group] = true
+		} else if ok {
+			missing[group] = append(missing[group], kind)
+		}
 	}
-	return out, unread, nil
+	for _, group := range slices.Sorted(maps.Keys(there)) {
+		if kinds := missing[group]; len(kinds) > 0 {
+			out.absent = append(out.absent, migrate.Remark{Source: "cluster", Path: group,
+				Message: "the API server does not have these kinds, so nothing can be in them: " + strings.Join(kinds, ", ")})
+		}
+	}
+	return out, nil
+}
+
+// groupOf returns the API group and the resource of a path to all objects of a
+// kind; not of a path to a single object.
+func groupOf(path string) (group, resource string, ok bool) {
+	parts := strings.Split(strings.TrimPrefix(path, "/apis/"), "/")
+	if len(parts) != 3 || parts[0] == "" {
+		return "", "", false
+	}
+	return parts[0], parts[2], true
 }

@@ -137,7 +137,7 @@ func importAll(cmd *cobra.Command, files []string, cluster bool, reach Cluster) 
 		sources = append(sources, migrate.Source{Name: name, Text: text})
 	}
 	var survey service.Survey
-	var unread []migrate.Remark
+	var live reading
 	if cluster {
 		client, err := reach.Client()
 		if err != nil {
@@ -146,16 +146,15 @@ func importAll(cmd *cobra.Command, files []string, cluster bool, reach Cluster) 
 		if survey, err = service.NewSurvey(cmd.Context(), client); err != nil {
 			return imported{}, err
 		}
-		var live []migrate.Source
-		if live, unread, err = readForeign(cmd.Context(), client.Discovery().RESTClient()); err != nil {
+		if live, err = readForeign(cmd.Context(), client.Discovery().RESTClient()); err != nil {
 			return imported{}, err
 		}
-		sources = append(append(sources, live...), balancers(survey)...)
+		sources = append(append(sources, live.sources...), balancers(survey)...)
 	}
 	result, err := migrate.Import(sources)
 	found := imported{
 		Document: string(result.Document), Services: []effect{}, surveyed: cluster,
-		Losses: append(unread, result.Losses...), Notes: append([]migrate.Remark{}, result.Notes...), Faults: []migrate.Remark{},
+		Losses: append(live.unread, result.Losses...), Notes: append([]migrate.Remark{}, append(live.absent, result.Notes...)...), Faults: []migrate.Remark{},
 	}
 	found.Losses = append([]migrate.Remark{}, found.Losses...)
 	var faults migrate.Faults

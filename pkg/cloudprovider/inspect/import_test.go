@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/migrate"
 	"github.com/ccm-baremetal/ccm-baremetal/test/fakeapi"
 )
 
@@ -100,6 +102,12 @@ func TestImportFromAClusterSaysWhoKeepsItsAddress(t *testing.T) {
 	}
 	if len(got.Losses) != 1 || !strings.Contains(got.Losses[0].Path, "bfdprofiles") || !strings.Contains(got.Losses[0].Message, "no right") {
 		t.Errorf("losses %v", got.Losses)
+	}
+	absent := func(r migrate.Remark) bool {
+		return r.Path == "metallb.io" && strings.HasSuffix(r.Message, ": addresspools, bgpadvertisements, bgppeers, communities")
+	}
+	if !slices.ContainsFunc(got.Notes, absent) {
+		t.Errorf("notes %v", got.Notes)
 	}
 	if strings.Contains(stdout, "null") {
 		t.Errorf("a null in %s", stdout)
