@@ -28,6 +28,21 @@ func Root(ctx context.Context) (string, error) {
 	return filepath.Dir(filepath.Dir(strings.TrimSpace(string(out)))), nil
 }
 
+// BuildPlugin builds kubectl-baremetal as the file path.
+func BuildPlugin(ctx context.Context, path string) error {
+	root, err := Root(ctx)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "./cmd/kubectl-baremetal")
+	cmd.Dir = root
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
+	if printed, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the plugin: %w: %s", err, printed)
+	}
+	return nil
+}
+
 const labModule = "github.com/ccm-baremetal/ccm-baremetal/test/lab"
 
 // Build builds both programs into dir.

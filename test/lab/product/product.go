@@ -166,18 +166,18 @@ func (p *Product) StartCCMBy(kubeconfig string, i int, flags ...string) (*lab.Pr
 }
 
 // StartAnnouncer starts the announcer of a node, with NET_RAW as its only
-// capability.
-func (p *Product) StartAnnouncer(node string) (*lab.Process, error) {
-	return p.StartAnnouncerBy(p.kubeconfigs[Announcer], node)
+// capability, and with more flags.
+func (p *Product) StartAnnouncer(node string, flags ...string) (*lab.Process, error) {
+	return p.StartAnnouncerBy(p.kubeconfigs[Announcer], node, flags...)
 }
 
 // StartAnnouncerBy starts an announcer that reaches the API server by another
 // kubeconfig.
-func (p *Product) StartAnnouncerBy(kubeconfig, node string) (*lab.Process, error) {
+func (p *Product) StartAnnouncerBy(kubeconfig, node string, flags ...string) (*lab.Process, error) {
 	argv := append(confined("-all,+net_raw"), filepath.Join(p.dir, Announcer), "--kubeconfig", kubeconfig)
 	argv = append(argv, p.arguments[Announcer]...)
 	argv = append(argv, "--record", p.Record(node)) // the nodes of a lab share one file system
-	return p.Lab.Start(node, Announcer, argv, []string{"NODE_NAME=" + node})
+	return p.Lab.Start(node, Announcer, append(argv, flags...), []string{"NODE_NAME=" + node})
 }
 
 // Record returns the file in which a node's announcer remembers its past.
