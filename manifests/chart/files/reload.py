@@ -275,12 +275,18 @@ class Daemons:
         empty = os.path.join(RUN, "vtysh.conf")  # which vtysh asks for, and nobody else has anything to say either
         with open(empty, "w", encoding="utf-8"):
             pass
+        socket = os.path.join(RUN, "zserv.api")
+        if os.path.exists(socket):
+            os.remove(socket)
         for name in ("zebra", "bgpd", "bfdd"):
-            args = ["-f", empty, "-i", os.path.join(RUN, name + ".pid"), "-z", os.path.join(RUN, "zserv.api"), "--vty_socket", RUN]
+            args = ["-f", empty, "-i", os.path.join(RUN, name + ".pid"), "-z", socket, "--vty_socket", RUN]
             args += ["-u", USER, "-g", USER, "--log", "stdout", "--log-level", "warnings"]
             if name == "bfdd":
                 args += ["--bfdctl", os.path.join(RUN, "bfdd.sock")]
             self.all.append(subprocess.Popen([os.path.join(DAEMONS, name), *args]))
+            while not os.path.exists(socket):  # whoever does not find zebra looks again after 10 s
+                self.check()
+                time.sleep(GLANCE)
 
     def check(self):
         for d in self.all:
