@@ -191,6 +191,34 @@ func TestMuteRouterDelaysNothing(t *testing.T) {
 	})
 }
 
+// The bound is 50 ms; a test accepts twice that.
+func TestMuteRouterDelaysNoChangeOfAnother(t *testing.T) {
+	mute := newRouter(t, func(r *router) { r.mute = true })
+	silent := mute.to(nil, "198.51.100.1/32")
+	silent.Peer.Name = "mute"
+	usual := func(beside ...plan.Peering) time.Duration {
+		r := newRouter(t, nil)
+		s := newSpeaker(t, onLoopback)
+		var took []time.Duration
+		for i := range 21 {
+			prefixes := []string{"198.51.100.1/32", "198.51.100.2/32"}[:1+i%2]
+			began := time.Now()
+			s.Set(append([]plan.Peering{r.to(nil, prefixes...)}, beside...))
+			r.waitTable(len(prefixes))
+			if i > 0 { // the session had to come up first
+				took = append(took, time.Since(began))
+			}
+		}
+		slices.Sort(took)
+		return took[len(took)/2]
+	}
+	alone, beside := usual(), usual(silent)
+	t.Logf("a change takes %s alone, and %s beside a mute router", alone, beside)
+	if beside-alone > 100*time.Millisecond {
+		t.Errorf("a mute router delays others by %s", beside-alone)
+	}
+}
+
 func TestSilentRouterIsGivenUpAfterTheHoldTime(t *testing.T) {
 	t.Parallel()
 	r := newRouter(t, func(r *router) { r.hold = 3 })
