@@ -23,7 +23,7 @@ const (
 // beside them. Errors pass: it tries again.
 func (p *Product) probe(ctx context.Context) {
 	for ctx.Err() == nil {
-		pods, err := p.Lab.Client().CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: p.pods})
+		pods, err := p.Lab.Client().CoreV1().Pods(p.namespace).List(ctx, metav1.ListOptions{LabelSelector: p.pods})
 		if err == nil {
 			for i := range pods.Items {
 				p.probePod(ctx, &pods.Items[i])

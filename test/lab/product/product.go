@@ -19,7 +19,8 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab"
 )
 
-// Namespace is where the manifests put everything.
+// Namespace is where the manifests put everything, and the chart if it is not
+// told otherwise.
 const Namespace = "kube-system"
 
 // The names that are fixed in the API.
@@ -39,6 +40,8 @@ const (
 // announcer on every node, without any configuration.
 type Options struct {
 	Manifests string // the directory in manifests to apply; empty: base
+	Rendered  string // a file of objects to apply instead, as the chart makes them
+	Namespace string // in which these are; default: Namespace
 	Config    string // the user's document; empty: none
 	CCMs      int    // default 1; less than 0: none
 	Nodes     []string
@@ -50,6 +53,7 @@ type Product struct {
 	Lab *lab.Lab
 
 	dir         string
+	namespace   string
 	out         io.Writer
 	kubeconfigs map[string]string   // by program
 	arguments   map[string][]string // by program: those of the manifests
@@ -100,16 +104,19 @@ func prepare(ctx context.Context, l *lab.Lab, o Options) (*Product, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Product{Lab: l, dir: filepath.Join(l.Dir(), "product"), out: o.Out}
+	p := &Product{Lab: l, dir: filepath.Join(l.Dir(), "product"), namespace: cmp.Or(o.Namespace, Namespace), out: o.Out}
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return nil, err
 	}
 	if err := Build(ctx, root, p.dir, p.out); err != nil {
 		return nil, err
 	}
-	manifests := filepath.Join("manifests", cmp.Or(o.Manifests, "base"))
-	fmt.Fprintln(p.out, "applying", manifests)
-	if _, err := l.Kubectl(ctx, "apply", "-k", filepath.Join(root, manifests)); err != nil {
+	objects := []string{"-k", filepath.Join(root, "manifests", cmp.Or(o.Manifests, "base"))}
+	if o.Rendered != "" {
+		objects = []string{"-f", o.Rendered}
+	}
+	fmt.Fprintln(p.out, "applying", objects[1])
+	if _, err := l.Kubectl(ctx, append([]string{"apply"}, objects...)...); err != nil {
 		return nil, err
 	}
 	if err := p.readManifests(ctx); err != nil {
@@ -121,11 +128,11 @@ func prepare(ctx context.Context, l *lab.Lab, o Options) (*Product, error) {
 // readManifests takes the arguments of the programs from the objects that the
 // API server has made of the manifests.
 func (p *Product) readManifests(ctx context.Context) error {
-	deployment, err := p.Lab.Client().AppsV1().Deployments(Namespace).Get(ctx, CCM, metav1.GetOptions{})
+	deployment, err := p.Lab.Client().AppsV1().Deployments(p.namespace).Get(ctx, CCM, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	daemonSet, err := p.Lab.Client().AppsV1().DaemonSets(Namespace).Get(ctx, Announcer, metav1.GetOptions{})
+	daemonSet, err := p.Lab.Client().AppsV1().DaemonSets(p.namespace).Get(ctx, Announcer, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -140,7 +147,7 @@ func (p *Product) readManifests(ctx context.Context) error {
 func (p *Product) issueKubeconfigs(ctx context.Context) error {
 	p.kubeconfigs = map[string]string{}
 	for _, program := range []string{CCM, Announcer} {
-		path, err := p.Lab.Kubeconfig(ctx, Namespace, program)
+		path, err := p.Lab.Kubeconfig(ctx, p.namespace, program)
 		if err != nil {
 			return err
 		}
@@ -228,9 +235,9 @@ func (p *Product) Stop(ctx context.Context) error {
 
 // Configure writes the user's document, as `kubectl edit` would.
 func (p *Product) Configure(ctx context.Context, document string) error {
-	maps := p.Lab.Client().CoreV1().ConfigMaps(Namespace)
+	maps := p.Lab.Client().CoreV1().ConfigMaps(p.namespace)
 	object := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: ConfigMap},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: ConfigMap},
 		Data:       map[string]string{ConfigKey: document},
 	}
 	_, err := maps.Update(ctx, object, metav1.UpdateOptions{})

@@ -1,0 +1,118 @@
+package manifests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab"
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
+)
+
+const nodes = 3
+
+// cluster, root and renderer are what TestMain has made.
+var (
+	cluster  *lab.Lab
+	root     string // of the repository
+	renderer string // the program of tools/install
+)
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "manifests:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	if os.Geteuid() != 0 && os.Getenv("CCM_REQUIRE_NETNS") == "" {
+		fmt.Println("manifests: these tests need root: nothing was tested")
+		return 0, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	if root, err = product.Root(ctx); err != nil {
+		return 1, err
+	}
+	cluster, err = lab.Up(ctx, lab.Options{Name: "manifests", Nodes: nodes, Out: os.Stderr})
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, cluster.Down()) }()
+	renderer = filepath.Join(cluster.Dir(), "install")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", renderer, ".")
+	cmd.Dir, cmd.Env = filepath.Join(root, "tools", "install"), append(os.Environ(), "CGO_ENABLED=0")
+	if printed, err := cmd.CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("build what renders the chart: %w: %s", err, printed)
+	}
+	return m.Run(), nil
+}
+
+// patience bounds every wait for what should take seconds.
+const patience = 2 * time.Minute
+
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits until what is asked for is so.
+func eventually(t *testing.T, what string, ok func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		err := ok(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s: %v", what, patience, err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// rendered writes what the chart makes of values in a namespace into a file, and
+// returns its path.
+func rendered(t *testing.T, namespace, values string) string {
+	t.Helper()
+	dir := t.TempDir()
+	given := filepath.Join(dir, "values.yaml")
+	must(t, os.WriteFile(given, []byte(values), 0o600))
+	cmd := exec.CommandContext(bounded(t), renderer, "-manifests", filepath.Join(root, "manifests"), "-chart", "-namespace", namespace, "-values", given)
+	text, err := cmd.Output()
+	must(t, err)
+	path := filepath.Join(dir, "objects.yaml")
+	must(t, os.WriteFile(path, text, 0o600))
+	return path
+}
+
+// token returns one of a service account.
+func token(t *testing.T, namespace, account string) string {
+	t.Helper()
+	request, err := cluster.Client().CoreV1().ServiceAccounts(namespace).CreateToken(bounded(t), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	must(t, err)
+	return request.Status.Token
+}
