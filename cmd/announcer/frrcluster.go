@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/frrcluster"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/frrk8s"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
 )
 
@@ -20,9 +20,10 @@ func (c clusterAPI) Get(ctx context.Context, path string, query url.Values) ([]b
 	return text, meaning(err)
 }
 
-func (c clusterAPI) Stream(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
-	stream, err := c.raw.Stream(ctx, path, query)
-	return stream, meaning(err)
+func (c clusterAPI) Follow(ctx context.Context, s frrcluster.Selection, texts frrcluster.Texts, tell func(error)) {
+	c.raw.Follow(ctx, source.Selection{
+		Group: frrk8s.Group, Version: frrk8s.Version, Resource: s.Resource, Namespace: s.Namespace, Fields: s.Fields, Labels: s.Labels,
+	}, texts, func(err error) { tell(meaning(err)) })
 }
 
 func (c clusterAPI) Apply(ctx context.Context, path, manager string, object []byte) ([]byte, error) {

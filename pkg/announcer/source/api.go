@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
 
@@ -21,6 +22,7 @@ import (
 // double the memory of a process that runs on every node.
 type API struct {
 	core, discovery rest.Interface
+	others          dynamic.Interface
 	params          runtime.ParameterCodec
 	pulse           *pulse
 }
@@ -59,7 +61,11 @@ func NewAPI(c *rest.Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &API{core: core, discovery: discovery, params: runtime.NewParameterCodec(scheme), pulse: p}, nil
+	others, err := dynamic.NewForConfigAndClient(c, shared)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for other groups: %w", err)
+	}
+	return &API{core: core, discovery: discovery, others: others, params: runtime.NewParameterCodec(scheme), pulse: p}, nil
 }
 
 // Namespace returns a Namespace.

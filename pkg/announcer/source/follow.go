@@ -15,9 +15,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
+// lister lists and watches objects.
+type lister interface {
+	get(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
 // follow keeps store equal to the objects of a kind that the selectors choose,
 // until ctx ends. While the API server is away the store keeps what it has.
-func follow(ctx context.Context, k kind, example runtime.Object, store cache.ReflectorStore, o followOptions) {
+func follow(ctx context.Context, k lister, example runtime.Object, store cache.ReflectorStore, o followOptions) {
 	narrow := func(lo *metav1.ListOptions) {
 		lo.FieldSelector, lo.LabelSelector = o.fields, o.labels
 	}
@@ -25,14 +31,14 @@ func follow(ctx context.Context, k kind, example runtime.Object, store cache.Ref
 		ListWithContextFunc: func(ctx context.Context, lo metav1.ListOptions) (runtime.Object, error) {
 			narrow(&lo)
 			list, err := k.get(ctx, lo)
-			o.reach.note(ctx, o.what, err)
+			o.note(ctx, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, lo metav1.ListOptions) (watch.Interface, error) {
 			narrow(&lo)
 			w, err := k.watch(ctx, lo)
 			if lo.SendInitialEvents == nil || !apierrors.IsInvalid(err) { // else: a server that knows no streaming lists
-				o.reach.note(ctx, o.what, err)
+				o.note(ctx, err)
 			}
 			return w, err
 		},
@@ -46,9 +52,18 @@ func follow(ctx context.Context, k kind, example runtime.Object, store cache.Ref
 }
 
 type followOptions struct {
-	what           string // the plural that the API uses, in CamelCase
-	fields, labels string // selectors
-	reach          *reach
+	what           string      // the plural that the API uses, in CamelCase
+	fields, labels string      // selectors
+	tell           func(error) // hears how each attempt to read went
+}
+
+// note tells how an attempt went, unless that is no news of the API server's
+// state.
+func (o followOptions) note(ctx context.Context, err error) {
+	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return
+	}
+	o.tell(err)
 }
 
 // reach logs when something cannot be read any more and when it can again,
@@ -61,10 +76,7 @@ type reach struct {
 	since time.Time // when the first of what is down now went down; zero: nothing is
 }
 
-func (r *reach) note(ctx context.Context, what string, err error) {
-	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		return
-	}
+func (r *reach) note(what string, err error) {
 	r.mu.Lock()
 	was := r.down[what]
 	r.down[what] = err

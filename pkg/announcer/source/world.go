@@ -134,7 +134,7 @@ func (w *World) followDocument(ctx context.Context) {
 }
 
 func (w *World) follow(what string) followOptions {
-	return followOptions{what: what, reach: w.reach}
+	return followOptions{what: what, tell: func(err error) { w.reach.note(what, err) }}
 }
 
 // where the configuration is expected.

@@ -37,19 +37,11 @@ type fakeAPI struct {
 	version   int
 	writes    []string // verb and path
 	reads     int
-	watchers  map[*watcher]bool
-}
-
-// watcher is a stream of the changes below a path.
-type watcher struct {
-	below string
-	*io.PipeReader
-	out    *io.PipeWriter
-	events chan []byte
+	news      chan struct{} // closed and replaced at each change
 }
 
 func newAPI(installed bool) *fakeAPI {
-	a := &fakeAPI{installed: installed, objects: map[string]map[string]any{}, watchers: map[*watcher]bool{}}
+	a := &fakeAPI{installed: installed, objects: map[string]map[string]any{}, news: make(chan struct{})}
 	a.put("/api/v1/nodes/n1", map[string]any{"metadata": map[string]any{
 		"name": "n1", "uid": "u-1", "labels": map[string]any{"kubernetes.io/hostname": "host-1"},
 	}})
@@ -81,43 +73,71 @@ func (a *fakeAPI) Get(_ context.Context, p string, _ url.Values) ([]byte, error)
 	return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": fmt.Sprint(a.version)}, "items": items})
 }
 
-func (a *fakeAPI) Stream(ctx context.Context, p string, _ url.Values) (io.ReadCloser, error) {
+// Follow hands on what is there, all at first and then what is other.
+func (a *fakeAPI) Follow(ctx context.Context, what frrcluster.Selection, texts frrcluster.Texts, tell func(error)) {
+	below := path.Join(groupPath, "namespaces", what.Namespace, what.Resource)
+	if what.Namespace == "" {
+		below = path.Join(groupPath, what.Resource)
+	}
+	var had map[string][]byte
+	for ctx.Err() == nil {
+		has, news := a.below(below)
+		switch {
+		case has == nil:
+			tell(frrcluster.ErrAbsent)
+		case had == nil:
+			tell(nil)
+			texts.Replace(maps.Clone(has))
+		default:
+			handOn(texts, had, has)
+		}
+		had = has
+		select {
+		case <-ctx.Done():
+		case <-news:
+		}
+	}
+}
+
+func handOn(texts frrcluster.Texts, had, has map[string][]byte) {
+	for name, text := range has {
+		if string(had[name]) != string(text) {
+			texts.Put(name, text)
+		}
+	}
+	for name := range had {
+		if has[name] == nil {
+			texts.Delete(name)
+		}
+	}
+}
+
+// below returns the objects below a path, nil if their kind is not known, and
+// what is closed when something changes.
+func (a *fakeAPI) below(p string) (map[string][]byte, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.reads++
 	if !a.known(p) {
-		return nil, frrcluster.ErrAbsent
+		return nil, a.news
 	}
-	in, out := io.Pipe()
-	w := &watcher{p, in, out, make(chan []byte, 100)}
-	a.watchers[w] = true
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				out.CloseWithError(ctx.Err())
-				return
-			case e := <-w.events:
-				if _, err := out.Write(e); err != nil {
-					return
-				}
+	out := map[string][]byte{}
+	for key, o := range a.objects {
+		if path.Dir(key) == p {
+			text, err := json.Marshal(o)
+			if err != nil {
+				panic(err)
 			}
+			out[path.Base(key)] = text
 		}
-	}()
-	return w, nil
+	}
+	return out, a.news
 }
 
-// tell tells those who watch of a change. The mutex is held.
-func (a *fakeAPI) tell(change, p string, o map[string]any) {
-	text, err := json.Marshal(map[string]any{"type": change, "object": o})
-	if err != nil {
-		panic(err)
-	}
-	for w := range a.watchers {
-		if path.Dir(p) == w.below {
-			w.events <- text
-		}
-	}
+// changed tells those who follow. The mutex is held.
+func (a *fakeAPI) changed() {
+	close(a.news)
+	a.news = make(chan struct{})
 }
 
 // put stores an object as somebody else would.
@@ -132,9 +152,7 @@ func (a *fakeAPI) store(p string, o map[string]any) {
 	metadata := o["metadata"].(map[string]any)
 	metadata["resourceVersion"] = fmt.Sprint(a.version)
 	generation := 1
-	change := "ADDED"
 	if before := a.objects[p]; before != nil {
-		change = "MODIFIED"
 		generation = before["metadata"].(map[string]any)["generation"].(int)
 		if fmt.Sprint(before["spec"]) != fmt.Sprint(o["spec"]) {
 			generation++
@@ -142,16 +160,14 @@ func (a *fakeAPI) store(p string, o map[string]any) {
 	}
 	metadata["generation"] = generation
 	a.objects[p] = o
-	a.tell(change, p, o)
+	a.changed()
 }
 
 func (a *fakeAPI) remove(p string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if o := a.objects[p]; o != nil {
-		delete(a.objects, p)
-		a.tell("DELETED", p, o)
-	}
+	delete(a.objects, p)
+	a.changed()
 }
 
 func (a *fakeAPI) Apply(_ context.Context, p, manager string, object []byte) ([]byte, error) {
@@ -198,6 +214,7 @@ func (a *fakeAPI) set(change func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	change()
+	a.changed()
 }
 
 // text returns an object as text, empty if there is none.

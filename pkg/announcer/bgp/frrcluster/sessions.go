@@ -95,21 +95,22 @@ func sessionKey(vrf, peer string) string { return vrf + "|" + peer }
 // hear reads what frr-k8s has told.
 func (s *Speaker) hear() told {
 	t := told{sessions: map[string]frrk8s.Session{}}
-	items, _, err := s.states.state()
-	for _, text := range items {
+	states := s.states.state()
+	for _, text := range states.items {
 		if x, err := frrk8s.ReadSession(text); err == nil {
 			t.sessions[sessionKey(x.VRF, x.Peer)] = x
 		}
 	}
-	nodes, _, other := s.node.state()
-	switch text, ok := nodes[s.o.Node]; {
-	case err != nil:
-		t.fault = "read the BGPSessionStates: " + err.Error()
-	case other != nil:
-		t.fault = "read the FRRNodeState: " + other.Error()
+	node := s.node.state()
+	switch text, ok := node.items[s.o.Node]; {
+	case states.err != nil:
+		t.fault = "read the BGPSessionStates: " + states.err.Error()
+	case node.err != nil:
+		t.fault = "read the FRRNodeState: " + node.err.Error()
 	case !ok:
 		t.fault = "frr-k8s says nothing of this node: does it run here?"
 	default:
+		var err error
 		if t.node, err = frrk8s.ReadNodeState(text); err != nil {
 			t.fault = err.Error()
 		}

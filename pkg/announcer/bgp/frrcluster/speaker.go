@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/url"
 	"slices"
 	"sync"
@@ -21,7 +21,11 @@ import (
 // ends.
 type API interface {
 	Get(ctx context.Context, path string, query url.Values) ([]byte, error)
-	Stream(ctx context.Context, path string, query url.Values) (io.ReadCloser, error)
+
+	// Follow keeps texts equal to the objects that are selected, until ctx ends.
+	// While they cannot be read texts keeps what it has. After each attempt tell
+	// hears how it went.
+	Follow(ctx context.Context, s Selection, texts Texts, tell func(error))
 
 	// Apply makes an object what is given, by server-side apply in the name of
 	// a field manager that takes every field over, and returns the object.
@@ -68,23 +72,35 @@ type Speaker struct {
 	passwords map[string]checked
 	judged    judged
 	applied   applied
+	written   written
 	times     map[string]uint64 // how often sessions have come up, by key
 	failures  int               // in a row
 	trouble   string            // that has been logged
 }
 
-// judged is the last object that was compared with what is wanted.
-type judged struct {
-	want, live string
-	same       bool
-}
+// judged is what was wanted and what was there when they last agreed.
+type judged struct{ want, live string }
 
 // applied is what the last write has led to. A difference that is left after it
-// is not ours to repair.
+// is not ours to repair, and one from before it is repaired: the generation of
+// an object only grows.
 type applied struct {
 	want       string
 	uid        string
 	generation int64
+}
+
+// covers tells whether an object is what the write of want has made of it, or
+// what was there before that.
+func (a applied) covers(want string, live *frrk8s.Live) bool {
+	return a.want == want && a.uid == live.Metadata.UID && live.Metadata.Generation <= a.generation
+}
+
+// written is the last write, and what had been heard of the object before it.
+// Until more is heard, what is known of the object is from before the write.
+type written struct {
+	want  string // empty: no object
+	heard uint64
 }
 
 // New returns a Speaker without sessions.
@@ -94,25 +110,21 @@ func New(o Options) *Speaker {
 		o: o, ctx: ctx, cancel: cancel, done: make(chan struct{}), kick: make(chan struct{}, 1),
 		passwords: map[string]checked{}, times: map[string]uint64{},
 	}
-	follow := func(path string, query url.Values) *follower {
-		return &follower{api: o.API, path: path, query: query, kick: s.wake}
-	}
-	s.configurations = follow(s.path("frrconfigurations"), url.Values{"fieldSelector": {"metadata.name=" + frrk8s.Name(o.Node)}})
-	s.states = follow(s.path("bgpsessionstates"), url.Values{"labelSelector": {frrk8s.NodeLabel + "=" + o.Node}})
-	s.node = follow(group+"/frrnodestates", url.Values{"fieldSelector": {"metadata.name=" + o.Node}})
+	follow := func(what Selection) *follower { return &follower{what: what, kick: s.wake} }
+	s.configurations = follow(Selection{Resource: configurations, Namespace: o.Namespace, Fields: "metadata.name=" + frrk8s.Name(o.Node)})
+	s.states = follow(Selection{Resource: "bgpsessionstates", Namespace: o.Namespace, Labels: frrk8s.NodeLabel + "=" + o.Node})
+	s.node = follow(Selection{Resource: "frrnodestates", Fields: "metadata.name=" + o.Node})
 	return s
 }
 
-const group = "/apis/" + frrk8s.Group + "/" + frrk8s.Version
-
-// path returns where objects of a kind are.
-func (s *Speaker) path(resource string) string {
-	return group + "/namespaces/" + url.PathEscape(s.o.Namespace) + "/" + resource
-}
+const (
+	group          = "/apis/" + frrk8s.Group + "/" + frrk8s.Version
+	configurations = "frrconfigurations"
+)
 
 // object returns where the node's FRRConfiguration is.
 func (s *Speaker) object() string {
-	return s.path("frrconfigurations") + "/" + url.PathEscape(frrk8s.Name(s.o.Node))
+	return group + "/namespaces/" + url.PathEscape(s.o.Namespace) + "/" + configurations + "/" + url.PathEscape(frrk8s.Name(s.o.Node))
 }
 
 // Set makes routers agree with want: frr-k8s has a session with each of them,
@@ -250,6 +262,15 @@ func (s *Speaker) pause(now time.Time, err error, deadline time.Time) time.Durat
 	return max(slices.Min(next), 20*time.Millisecond)
 }
 
+const (
+	firstPause   = time.Second
+	longestPause = time.Minute
+)
+
+// jitter takes up to a quarter off, so that the nodes of a cluster do not all
+// ask at once.
+func jitter(d time.Duration) time.Duration { return d - time.Duration(rand.Int64N(int64(d)/4+1)) }
+
 // errNotInstalled is the state of a cluster without frr-k8s.
 var errNotInstalled = errors.New("frr-k8s is not installed: the API server has no " + frrk8s.Group + "/" + frrk8s.Version)
 
@@ -269,19 +290,19 @@ func (s *Speaker) pass(now time.Time) (why map[string]error, err error) {
 		return nil, err
 	}
 	lineup, why = s.readable(ctx, lineup, now)
-	items, synced, err := s.configurations.state()
+	there := s.configurations.state()
 	switch {
-	case errors.Is(err, ErrAbsent) && len(lineup) == 0:
+	case errors.Is(there.err, ErrAbsent) && len(lineup) == 0:
 		s.rest()
 		return why, nil
-	case errors.Is(err, ErrAbsent):
+	case errors.Is(there.err, ErrAbsent):
 		return why, errNotInstalled
-	case err != nil:
-		return why, fmt.Errorf("read the FRRConfiguration: %w", err)
-	case !synced:
+	case there.err != nil:
+		return why, fmt.Errorf("read the FRRConfiguration: %w", there.err)
+	case !there.synced:
 		return why, nil // a kick follows
 	}
-	if err := s.write(ctx, lineup, items[frrk8s.Name(s.o.Node)]); err != nil {
+	if err := s.write(ctx, lineup, there); err != nil {
 		return why, err
 	}
 	s.roster.written(now)
@@ -353,7 +374,7 @@ func (s *Speaker) begin(ctx context.Context) error {
 		var ctx context.Context
 		ctx, s.stop = context.WithCancel(s.ctx)
 		for _, f := range s.followers() {
-			s.following.Go(func() { f.run(ctx) })
+			s.following.Go(func() { f.run(ctx, s.o.API) })
 		}
 	}
 	return nil
@@ -393,27 +414,23 @@ func (s *Speaker) identify(ctx context.Context) error {
 const hostname = "kubernetes.io/hostname"
 
 // write makes the FRRConfiguration what it should be, if it is not.
-func (s *Speaker) write(ctx context.Context, lineup []plan.Peering, there []byte) error {
-	name := frrk8s.Name(s.o.Node)
+func (s *Speaker) write(ctx context.Context, lineup []plan.Peering, known known) error {
+	there := known.items[frrk8s.Name(s.o.Node)]
 	if len(lineup) == 0 {
-		if there == nil {
-			return nil
-		}
-		if err := s.o.API.Delete(ctx, s.object()); err != nil && !errors.Is(err, ErrAbsent) {
-			return fmt.Errorf("delete FRRConfiguration %s/%s: %w", s.o.Namespace, name, err)
-		}
-		s.configurations.wrote(name, nil)
-		s.o.Log.Info("deleted the FRRConfiguration", "name", name)
-		return nil
+		return s.remove(ctx, there, known.heard)
 	}
 	want := frrk8s.Render(frrk8s.Input{Node: s.self, Namespace: s.o.Namespace, Peerings: lineup})
 	text, err := json.Marshal(want)
 	if err != nil {
 		return fmt.Errorf("encode an FRRConfiguration: %w", err)
 	}
+	if s.written == (written{string(text), known.heard}) {
+		return nil
+	}
 	if same, err := s.agrees(want, text, there); err != nil || same {
 		return err
 	}
+	name := frrk8s.Name(s.o.Node)
 	now, err := s.o.API.Apply(ctx, s.object(), frrk8s.Manager, text)
 	switch {
 	case errors.Is(err, ErrAbsent):
@@ -426,8 +443,22 @@ func (s *Speaker) write(ctx context.Context, lineup []plan.Peering, there []byte
 		return err
 	}
 	s.applied = applied{string(text), live.Metadata.UID, live.Metadata.Generation}
-	s.configurations.wrote(name, now)
+	s.written = written{string(text), known.heard}
 	s.o.Log.Info("wrote the FRRConfiguration", "name", name, "peers", len(lineup))
+	return nil
+}
+
+// remove deletes the FRRConfiguration if it is there.
+func (s *Speaker) remove(ctx context.Context, there []byte, heard uint64) error {
+	if there == nil || s.written == (written{"", heard}) {
+		return nil
+	}
+	name := frrk8s.Name(s.o.Node)
+	if err := s.o.API.Delete(ctx, s.object()); err != nil && !errors.Is(err, ErrAbsent) {
+		return fmt.Errorf("delete FRRConfiguration %s/%s: %w", s.o.Namespace, name, err)
+	}
+	s.written = written{"", heard}
+	s.o.Log.Info("deleted the FRRConfiguration", "name", name)
 	return nil
 }
 
@@ -437,18 +468,19 @@ func (s *Speaker) agrees(want frrk8s.Object, text, there []byte) (bool, error) {
 	if there == nil {
 		return false, nil
 	}
-	if s.judged.want == string(text) && s.judged.live == string(there) {
-		return s.judged.same, nil
+	now := judged{string(text), string(there)}
+	if s.judged == now {
+		return true, nil
 	}
 	live, err := frrk8s.ReadLive(there)
 	if err != nil {
 		return false, err
 	}
-	same := live.Has(want) || s.applied == applied{string(text), live.Metadata.UID, live.Metadata.Generation}
-	if same {
-		s.judged = judged{string(text), string(there), same}
+	if !live.Has(want) && !s.applied.covers(string(text), live) {
+		return false, nil
 	}
-	return same, nil
+	s.judged = now
+	return true, nil
 }
 
 // tell logs trouble when it comes and when it is over.

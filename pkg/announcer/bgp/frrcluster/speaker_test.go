@@ -159,18 +159,21 @@ func secret(kind string) map[string]any {
 // A Secret that is not there would make frr-k8s take nothing of what the node
 // has: the peer is left out, and others are not.
 func TestB116PeerWhosePasswordIsMissingIsLeftOutAlone(t *testing.T) {
-	api := newAPI(true)
-	s := newSpeaker(t, api)
-	guarded := peering(func(p *config.Peer) { p.PasswordSecret = "tor" }, "198.51.100.1/32")
-	open := peering(func(p *config.Peer) { p.Name, p.Address = "r2", p.Address.Next() }, "198.51.100.2/32")
-	s.Set([]plan.Peering{guarded, open})
-	api.waitText(t, own, "192.0.2.2", "198.51.100.2/32", "!192.0.2.1\"", "!198.51.100.1/32")
-	s.Set([]plan.Peering{guarded})
-	waitSession(t, s, bgp.Idle, "there is no Secret frr-k8s-system/tor: it has to be beside frr-k8s")
-	api.put(secrets+"tor", secret("Opaque"))
-	waitSession(t, s, bgp.Idle, "its type is Opaque, and frr-k8s wants kubernetes.io/basic-auth")
-	api.put(secrets+"tor", secret("kubernetes.io/basic-auth"))
-	api.waitText(t, own, "192.0.2.1", `"passwordSecret":{"name":"tor","namespace":"frr-k8s-system"}`, "!hush")
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(true)
+		s := newSpeaker(t, api)
+		guarded := peering(func(p *config.Peer) { p.PasswordSecret = "tor" }, "198.51.100.1/32")
+		open := peering(func(p *config.Peer) { p.Name, p.Address = "r2", p.Address.Next() }, "198.51.100.2/32")
+		s.Set([]plan.Peering{guarded, open})
+		api.waitText(t, own, "192.0.2.2", "198.51.100.2/32", "!192.0.2.1\"", "!198.51.100.1/32")
+		s.Set([]plan.Peering{guarded})
+		waitSession(t, s, bgp.Idle, "there is no Secret frr-k8s-system/tor: it has to be beside frr-k8s")
+		api.put(secrets+"tor", secret("Opaque"))
+		waitSession(t, s, bgp.Idle, "its type is Opaque, and frr-k8s wants kubernetes.io/basic-auth")
+		api.put(secrets+"tor", secret("kubernetes.io/basic-auth"))
+		api.waitText(t, own, "192.0.2.1", `"passwordSecret":{"name":"tor","namespace":"frr-k8s-system"}`, "!hush")
+		s.Close()
+	})
 }
 
 func TestLeavingRoutersAreAskedFirst(t *testing.T) {
