@@ -79,6 +79,10 @@ func (d delegate) NotifyJoin(n *memberlist.Node) {
 	if n.Name == d.m.o.Name {
 		return
 	}
+	if d.m.view.trusts(n.Name) {
+		d.m.kickIf(d.m.view.update(n))
+		return
+	}
 	returned := d.m.view.join(n)
 	d.m.o.Log.Info("member joined", "member", n.Name, "address", addressOf(n), "returned", returned)
 	if returned {
@@ -96,16 +100,26 @@ func (d delegate) NotifyLeave(n *memberlist.Node) {
 		signal(d.m.departing)
 		return
 	}
-	was, left := d.m.view.leftOrLost(n.Name, time.Now(), d.m.silent(time.Now()))
+	now := time.Now()
+	if d.m.view.doubts(n.Name, d.m.door.silenceOf(addressOf(n), now), now) {
+		d.m.o.Log.Debug("member is said to be dead, and was heard a moment ago", "member", n.Name)
+		return
+	}
+	d.m.lose(n, now)
+}
+
+// lose removes a member that left or is dead.
+func (m *Members) lose(n *memberlist.Node, now time.Time) {
+	was, left := m.view.leftOrLost(n.Name, now, m.silent(now))
 	if !was {
 		return
 	}
 	if left {
-		d.m.o.Log.Info("member left", "member", n.Name)
+		m.o.Log.Info("member left", "member", n.Name)
 	} else {
-		d.m.o.Log.Warn("member lost", "member", n.Name, "address", addressOf(n))
+		m.o.Log.Warn("member lost", "member", n.Name, "address", addressOf(n))
 	}
-	d.m.o.Kick()
+	m.o.Kick()
 }
 
 // AckPayload has nothing to add to the answer to a ping.

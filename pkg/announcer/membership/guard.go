@@ -23,6 +23,9 @@ type guard struct {
 	heard   atomic.Int64 // when the last authentic packet came, since born
 	born    time.Time
 
+	mu      sync.Mutex
+	senders map[netip.Addr]time.Time // when the last one came from whom
+
 	closing sync.Once
 	closed  chan struct{}
 	ended   chan struct{}
@@ -38,6 +41,7 @@ const (
 func newGuard(t *memberlist.NetTransport, keys *keys, label string, note func(netip.Addr, string)) *guard {
 	g := &guard{
 		NetTransport: t, keys: keys, label: label, note: note, born: time.Now(),
+		senders: map[netip.Addr]time.Time{},
 		packets: make(chan *memberlist.Packet), closed: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go g.run()
@@ -66,7 +70,7 @@ func (g *guard) run() {
 				g.note(addressFrom(p.From), cause)
 				continue
 			}
-			g.heard.Store(int64(time.Since(g.born)))
+			g.hear(addressFrom(p.From), time.Now())
 			select {
 			case g.packets <- p:
 			case <-g.closed:
@@ -91,6 +95,24 @@ func (g *guard) refuses(packet []byte) string {
 // silence returns how long nothing authentic has come.
 func (g *guard) silence(now time.Time) time.Duration {
 	return now.Sub(g.born.Add(time.Duration(g.heard.Load())))
+}
+
+// hear notes an authentic packet.
+func (g *guard) hear(from netip.Addr, now time.Time) {
+	g.heard.Store(int64(now.Sub(g.born)))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, known := g.senders[from]; !known && len(g.senders) >= maxMembers {
+		clear(g.senders) // they are soon heard again
+	}
+	g.senders[from] = now
+}
+
+// silenceOf returns how long nothing authentic has come from an address.
+func (g *guard) silenceOf(a netip.Addr, now time.Time) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return now.Sub(g.senders[a])
 }
 
 func addressFrom(a net.Addr) netip.Addr {

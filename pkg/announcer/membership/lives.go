@@ -12,11 +12,6 @@ import (
 // one by raising its counter. So a process that was only stalled, or cut off,
 // learns that its addresses have gone to others meanwhile, and settles like one
 // that has crashed.
-//
-// memberlist believes a message of a death at once, also if it is old news that
-// a member brings along which was cut off itself. The one who is spoken of refutes
-// that in a moment. But its life would have ended, so it counts that it has just
-// answered.
 
 const (
 	// accuseEvery is how often who is refused is told why. A packet may be lost.
@@ -55,23 +50,6 @@ type departure struct {
 // the first release cannot begin another life, so theirs go on.
 func (d departure) ends(m metadata) bool {
 	return !d.left && !d.ours && m.second && m.life == d.life && m.counter <= d.counter
-}
-
-// freshness returns for how long an answer proves that its sender cannot have
-// been taken for dead for good reason: a little less than the silence that takes,
-// as answers are noted late on a busy machine.
-func freshness(c *memberlist.Config) time.Duration {
-	return c.ProbeInterval * time.Duration(1+c.SuspicionMult) * 3 / 4
-}
-
-// answered notes that a member has answered a ping.
-func (v *view) answered(name string, at time.Time) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if p, ok := v.live[name]; ok {
-		p.answered = at
-		v.live[name] = p
-	}
 }
 
 // accuse notes that a process is to be told that its life has ended.

@@ -3,15 +3,11 @@ package membership
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"testing"
 	"time"
 
-	"github.com/hashicorp/memberlist"
-
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 func TestALifeThatHasEndedIsRefusedUntilAnotherBegins(t *testing.T) {
@@ -114,95 +110,6 @@ func TestWhoWasCutOffDoesNotBlameTheOthers(t *testing.T) {
 		if want := " " + c.want; got != want && (got != "" || c.want != "") {
 			t.Errorf("%s: the lives of%s have ended, want%s", c.what, got, want)
 		}
-	}
-}
-
-// Who has answered a moment ago is not dead, whatever others say: its life goes
-// on. Who has been silent for as long as a detection takes has died.
-func TestWhoHasJustAnsweredHasNotDied(t *testing.T) {
-	for _, detection := range []config.Detection{config.Rapid, config.Fast, config.LAN, config.WAN} {
-		o := Options{Name: "a", Address: netip.MustParseAddr("192.0.2.1"), Port: 1, Label: "x", Detection: detection}
-		c, err := settings(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		quickest := time.Duration(1+c.SuspicionMult) * c.ProbeInterval // from the last answer to the death
-		for silence, want := range map[time.Duration]error{0: nil, quickest / 2: nil, quickest - c.ProbeTimeout: errDied, quickest: errDied} {
-			now := time.Now()
-			v := newView("a")
-			v.fresh = freshness(c)
-			for _, name := range []string{"b", "c", "d"} {
-				v.join(node(name, metadata{life: 1, second: true}))
-			}
-			v.answered("b", now.Add(-silence))
-			v.leftOrLost("b", now, false)
-			if err := v.refuse(node("b", metadata{life: 1, second: true}), now); !errors.Is(err, want) {
-				t.Errorf("%s: taken for dead %s after its last answer: %v, want %v", detection, silence, err, want)
-			}
-		}
-	}
-}
-
-// A member that was cut off brings old news along: that another one, which lives,
-// is dead. That one is back in a moment, and does not settle for it.
-func TestOldNewsOfADeathEndNoLife(t *testing.T) {
-	c := newCluster(t)
-	died := make(chan string, 10)
-	c.know("a", "b", "c")
-	for _, name := range []string{"a", "b", "c"} {
-		o := c.options(name)
-		o.Keys = nil // in clear text, so that the test can speak for a
-		o.Died = func() { died <- name }
-		c.start(o)
-	}
-	c.converge()
-	of := c.live["c"].view
-	c.eventually(func() string {
-		of.mu.Lock()
-		defer of.mu.Unlock()
-		if of.live["b"].answered.IsZero() {
-			return "c has not pinged b yet"
-		}
-		return ""
-	})
-	lost := c.live["c"].Returns()
-	c.tell("c", deathOf("b", "a"))
-	c.eventually(func() string {
-		if c.live["c"].Returns() == lost {
-			return "c has not believed it, or b has not come back"
-		}
-		return ""
-	})
-	c.converge()
-	time.Sleep(3 * accuseEvery) // in which b would be told
-	select {
-	case name := <-died:
-		t.Errorf("%s takes itself for one that has died", name)
-	default:
-	}
-}
-
-// deathOf is memberlist's message that a member is dead, by another one.
-func deathOf(name, from string) []byte {
-	text := func(s string) string { return string([]byte{0xa0 | byte(len(s))}) + s } // up to 31 letters
-	const later = "\xcd\x03\xe8"                                                     // 1000: than all that the member has told
-	return []byte("\x05\x83" + text("Incarnation") + later + text("Node") + text(name) + text("From") + text(from))
-}
-
-// tell sends a member a packet of memberlist's in clear text.
-func (c *cluster) tell(name string, message []byte) {
-	c.t.Helper()
-	packet, err := memberlist.AddLabelHeaderToPacket(message, "test")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	conn, err := net.Dial("udp", netip.AddrPortFrom(c.peers[name], uint16(c.port)).String())
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := conn.Write(packet); err != nil {
-		c.t.Fatal(err)
 	}
 }
 

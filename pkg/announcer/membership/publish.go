@@ -70,6 +70,9 @@ func (m *Members) publisher(ctx context.Context) {
 // look does what no event tells of.
 func (m *Members) look(now time.Time) {
 	m.post(now)
+	for _, n := range m.view.unproved(now) {
+		m.lose(&n, now)
+	}
 	if m.silent(now) {
 		m.gathering.Store(int64(now.Add(gatherFor).Sub(m.born)))
 	}

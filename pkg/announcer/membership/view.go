@@ -55,8 +55,7 @@ type view struct {
 	// preceded: a member was established when this process first saw it.
 	preceded bool
 
-	// fresh: who has answered for less than that is not dead, whoever says so.
-	fresh time.Duration
+	fresh time.Duration // freshness of the settings
 }
 
 // peer is a live member.
@@ -64,6 +63,7 @@ type peer struct {
 	node memberlist.Node
 	metadata
 	answered time.Time // when it last answered a ping of this announcer
+	doubt    *doubt    // nil: nobody says that it is dead
 }
 
 // debt is what one member is still to be told.
@@ -205,7 +205,7 @@ func (v *view) leftOrLost(name string, now time.Time, cutOff bool) (was, left bo
 	delete(v.live, name)
 	delete(v.debts, name)
 	v.shelf.drop(name)
-	ours := cutOff || now.Sub(p.answered) < v.fresh
+	ours := cutOff || p.doubt != nil && p.doubt.answered
 	v.gone[name] = departure{life: p.life, counter: p.counter, left: p.leaving, at: now, ours: ours}
 	v.blame(now)
 	if len(v.gone) > maxMembers {
