@@ -285,11 +285,25 @@ func TestB057APIServersServiceAsALoadBalancer(t *testing.T) {
 		}
 	})
 	patch(t, s, `{"spec":{"type":"LoadBalancer"}}`)
-	address(t, s)
+	versionBy(t, address(t, s).String())
 	const wish = "198.51.100.158"
 	annotate(t, s, "addresses", wish)
 	has(t, s, wish)
+	versionBy(t, wish)
 	address(t, create(t, lab.LoadBalancer("b057", "after", "web"))) // the CCM's own way to the API server is as it was
+}
+
+// versionBy waits until a client outside the cluster reaches the API server
+// through an address.
+func versionBy(t *testing.T, address string) {
+	t.Helper()
+	eventually(t, "the API server to answer through "+address, func(ctx context.Context) error {
+		out, err := cluster.Run(ctx, lab.Client, "curl", "--silent", "--show-error", "--insecure", "--max-time", "5", "https://"+address+"/version")
+		if err == nil && !strings.Contains(out, "gitVersion") {
+			err = fmt.Errorf("it says %s", out)
+		}
+		return err
+	})
 }
 
 func TestB037AndB038FamiliesFollowTheSpec(t *testing.T) {

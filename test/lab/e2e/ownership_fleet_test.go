@@ -155,6 +155,16 @@ func (f *fleet) mend(t *testing.T, l loss, mend func(hosts ...string)) {
 	f.settled(t, mended, healBound)
 }
 
+// unmoved fails the test unless the victims, which are back, have their addresses
+// again, and all others were undisturbed.
+func (f *fleet) unmoved(t *testing.T, l loss) {
+	t.Helper()
+	f.undisturbed(t, l)
+	if owners := f.settled(t, time.Now(), healBound); !maps.Equal(owners, l.owners) {
+		t.Errorf("before %v were lost the owners were\n%v\nwith them back they are\n%v", l.victims, l.owners, owners)
+	}
+}
+
 // answered fails the test if questions for an address had no answer.
 func (f *fleet) answered(t *testing.T, a netip.Addr, since time.Time) {
 	t.Helper()

@@ -3,6 +3,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
 	"syscall"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab"
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
 )
 
 // TestOwnership looks at 50 addresses over four nodes from a client: who
@@ -20,7 +23,7 @@ func TestOwnership(t *testing.T) {
 	t.Cleanup(func() { startMissing(t) })
 	f := launch(t, "ownership")
 	t.Run("B072Failures", func(t *testing.T) {
-		f.testFailures(t, 4, takeover{medianBound, worstBound}, f.undisturbed)
+		f.testFailures(t, 4, takeover{medianBound, worstBound}, f.unmoved)
 	})
 	t.Run("HalfOfTheNodes", f.testHalfOfTheNodes)
 	t.Run("Rapid", func(t *testing.T) {
@@ -33,6 +36,7 @@ func TestOwnership(t *testing.T) {
 	t.Run("ColdStart", f.testColdStart)
 	t.Run("Terminations", f.testTerminations)
 	t.Run("RollingUpdate", f.testRollingUpdate)
+	t.Run("ReleasesSideBySide", f.testReleasesSideBySide)
 	t.Run("Drains", f.testDrains)
 	t.Run("B077TwoLeaveAtOnce", f.testB077TwoLeaveAtOnce)
 	t.Run("BusyMachine", f.testBusyMachine)
@@ -41,8 +45,9 @@ func TestOwnership(t *testing.T) {
 	t.Run("StaleNode", f.testStaleNode)
 }
 
-// Owners die. Their addresses are answered by others in time, and those of all
-// other nodes, at which judge looks, stay where they are.
+// Owners die, and come back. Their addresses are answered by others in time, and
+// are theirs again afterwards; those of all other nodes, at which judge looks,
+// stay where they are.
 func (f *fleet) testFailures(t *testing.T, few int, bound takeover, judge func(*testing.T, loss)) {
 	for _, fault := range []struct {
 		name       string
@@ -54,8 +59,8 @@ func (f *fleet) testFailures(t *testing.T, few int, bound takeover, judge func(*
 		var gaps []time.Duration
 		for range times(few, 20) {
 			l := f.lose(t, 1, fault.take)
-			judge(t, l)
 			f.mend(t, l, fault.mend)
+			judge(t, l)
 			gaps = append(gaps, l.gaps...)
 		}
 		judgeBy(t, fmt.Sprintf("owners %s %d times, to the next answer for each of their addresses", fault.name, times(few, 20)), gaps, bound)
@@ -68,8 +73,8 @@ func (f *fleet) testHalfOfTheNodes(t *testing.T) {
 	var gaps []time.Duration
 	for range times(1, 5) {
 		l := f.lose(t, 2, cut(t))
-		f.undisturbed(t, l)
 		f.mend(t, l, plug(t))
+		f.unmoved(t, l)
 		gaps = append(gaps, l.gaps...)
 	}
 	judgeBy(t, "half of the nodes cut at once, to the next answer", gaps, takeover{bound, bound})
@@ -119,6 +124,67 @@ func (f *fleet) testRollingUpdate(t *testing.T) {
 			f.planned(t, n, func() { terminate(t, n) })
 			f.planned(t, n, func() { revive(t)(n); whole(t) })
 		}
+	}
+}
+
+// All announcers are replaced by those of the next release, whose election rules
+// differ: a node that comes back settles by them, and takes its addresses at once
+// by the former ones. As long as one of the former announcers is left, all obey
+// its rules. So each address has one owner all the time, and when the last one has
+// gone the new rules are in force.
+func (f *fleet) testReleasesSideBySide(t *testing.T) {
+	const settle = 8 * time.Second
+	defer restarted(t, document)
+	root, err := product.Root(t.Context())
+	must(t, err)
+	former, err := product.BuildFormer(t.Context(), root, t.TempDir())
+	must(t, err)
+	enforce(t, withMembership(fmt.Sprintf("settle: %s", settle)))
+	kill(t)(names()...)
+	forgetThePast(t)
+	for _, n := range names() {
+		_, err := installed.StartFormerAnnouncer(former, n)
+		must(t, err)
+	}
+	whole(t)
+	time.Sleep(settle + 2*time.Second) // until then whoever comes is a founder
+
+	owners := f.settled(t, time.Now(), healBound)
+	replace := func(node string, back func()) {
+		mark := time.Now()
+		f.planned(t, node, func() { terminate(t, node) })
+		f.planned(t, node, func() { revive(t)(node); back() })
+		f.undisturbed(t, loss{at: mark, victims: []string{node}, owners: owners})
+	}
+	last := names()[len(names())-1]
+	for _, n := range names()[:len(names())-1] {
+		replace(n, func() { f.owns(t, n, owned(owners, n)) })
+	}
+	whole(t) // they have settled
+	var mark time.Time
+	replace(last, func() { mark = time.Now() })
+	if mine := owned(f.settled(t, mark, healBound), last); len(mine) > 0 {
+		t.Errorf("%s, the last one replaced, has taken %v before it had settled", last, mine)
+	}
+	whole(t)
+	f.owns(t, last, owned(owners, last))
+	if after := f.settled(t, time.Now(), healBound); !maps.Equal(after, owners) {
+		t.Errorf("before the update the owners were\n%v\nafter it they are\n%v", owners, after)
+	}
+	f.judgeMove(t, mark, f.watcher.Of)
+}
+
+// owns waits until a node alone answers for its addresses.
+func (f *fleet) owns(t *testing.T, node string, addresses []netip.Addr) {
+	t.Helper()
+	for _, a := range addresses {
+		eventually(t, fmt.Sprintf("%s to answer for %s", node, a), func(context.Context) error {
+			now := time.Now()
+			if macs := f.watcher.Of(a).MACs(now.Add(-500*time.Millisecond), now); !slices.Equal(macs, []string{macOf(node)}) {
+				return fmt.Errorf("%v answer", macs)
+			}
+			return nil
+		})
 	}
 }
 

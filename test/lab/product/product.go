@@ -178,10 +178,19 @@ func (p *Product) StartAnnouncer(node string, flags ...string) (*lab.Process, er
 	return p.StartAnnouncerBy(p.kubeconfigs[Announcer], node, flags...)
 }
 
+// StartFormerAnnouncer starts the announcer of a node that BuildFormer has made.
+func (p *Product) StartFormerAnnouncer(program, node string) (*lab.Process, error) {
+	return p.startAnnouncer(program, p.kubeconfigs[Announcer], node)
+}
+
 // StartAnnouncerBy starts an announcer that reaches the API server by another
 // kubeconfig.
 func (p *Product) StartAnnouncerBy(kubeconfig, node string, flags ...string) (*lab.Process, error) {
-	argv := append(confined("-all,+net_raw"), filepath.Join(p.dir, Announcer), "--kubeconfig", kubeconfig)
+	return p.startAnnouncer(filepath.Join(p.dir, Announcer), kubeconfig, node, flags...)
+}
+
+func (p *Product) startAnnouncer(program, kubeconfig, node string, flags ...string) (*lab.Process, error) {
+	argv := append(confined("-all,+net_raw"), program, "--kubeconfig", kubeconfig)
 	argv = append(argv, p.arguments[Announcer]...)
 	argv = append(argv, "--record", p.Record(node)) // the nodes of a lab share one file system
 	return p.Lab.Start(node, Announcer, append(argv, flags...), []string{"NODE_NAME=" + node})
