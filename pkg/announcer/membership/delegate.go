@@ -110,7 +110,7 @@ func (d delegate) NotifyLeave(n *memberlist.Node) {
 
 // lose removes a member that left or is dead.
 func (m *Members) lose(n *memberlist.Node, now time.Time) {
-	was, left := m.view.leftOrLost(n.Name, now, m.silent(now))
+	was, left := m.view.leftOrLost(n.Name, now, m.Isolated())
 	if !was {
 		return
 	}

@@ -233,14 +233,13 @@ func (m *Members) Founder() bool { return m.view.founder() }
 // a second (two and a half probes where those are rarer), though there are
 // others, or there were until they were lost. It lasts for two seconds longer
 // than that: members come back one after the other, and until then nobody
-// knows who is missing.
+// knows who is missing. Members that are lost meanwhile are not to blame.
 func (m *Members) Isolated() bool {
 	now := time.Now()
 	return m.silent(now) || now.Sub(m.born) < time.Duration(m.gathering.Load())
 }
 
-// silent tells whether nobody is heard. Members that are lost then are not to
-// blame.
+// silent tells whether nobody is heard.
 func (m *Members) silent(now time.Time) bool {
 	return m.view.accompanied() && m.door.silence(now) >= m.quietAfter
 }

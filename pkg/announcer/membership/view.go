@@ -194,7 +194,7 @@ func (v *view) hearLocked(name string, d metadata) bool {
 }
 
 // leftOrLost removes a member. It reports whether it was there and had said
-// good-bye. cutOff: this announcer hears nobody.
+// good-bye. cutOff: this announcer hears nobody, or has only begun to hear others.
 func (v *view) leftOrLost(name string, now time.Time, cutOff bool) (was, left bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
