@@ -283,7 +283,8 @@ func (s *Speaker) pass(now time.Time) (why map[string]error, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, requestWithin)
 	defer cancel()
 	lineup := s.roster.lineup()
-	if len(lineup) == 0 && s.stop == nil {
+	idle := len(lineup) == 0
+	if idle && s.stop == nil {
 		return nil, s.sweep(ctx)
 	}
 	if err := s.begin(ctx); err != nil {
@@ -292,7 +293,7 @@ func (s *Speaker) pass(now time.Time) (why map[string]error, err error) {
 	lineup, why = s.readable(ctx, lineup, now)
 	there := s.configurations.state()
 	switch {
-	case errors.Is(there.err, ErrAbsent) && len(lineup) == 0:
+	case errors.Is(there.err, ErrAbsent) && idle:
 		s.rest()
 		return why, nil
 	case errors.Is(there.err, ErrAbsent):
@@ -306,7 +307,7 @@ func (s *Speaker) pass(now time.Time) (why map[string]error, err error) {
 		return why, err
 	}
 	s.roster.written(now)
-	if len(lineup) == 0 {
+	if idle {
 		s.rest()
 	}
 	return why, nil

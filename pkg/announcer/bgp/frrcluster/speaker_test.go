@@ -158,7 +158,7 @@ func secret(kind string) map[string]any {
 
 // A Secret that is not there would make frr-k8s take nothing of what the node
 // has: the peer is left out, and others are not.
-func TestB116PeerWhosePasswordIsMissingIsLeftOutAlone(t *testing.T) {
+func TestPeerWhosePasswordIsMissingIsLeftOutAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(true)
 		s := newSpeaker(t, api)
