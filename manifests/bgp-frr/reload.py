@@ -11,8 +11,8 @@ It runs as root, and vtysh as FRR's user. DIRECTORY is shared with the announcer
   state.json   what FRR says of its sessions, renewed every few seconds
 
 FRR is touched only if frr.conf has changed, if a daemon of FRR has started anew, or
-if the attempt before has failed, and then only where it differs: BGP, BFD, and route maps and prefix lists whose
-names begin with ccm-. All else that FRR may have is left alone. An attempt counts
+if the attempt before has failed, and then only where it differs: BGP, BFD, and route maps whose names begin with
+ccm-. All else that FRR may have is left alone. An attempt counts
 as done when FRR has been asked what it has and there is no difference. No password
 is ever printed or written.
 """
@@ -33,20 +33,20 @@ REST = 5.0  # and at rest
 BUSY = 15.0  # seconds after a change in which something happens
 RETRY = 2.0  # seconds before a failed attempt is repeated
 PATIENCE = 60  # seconds that FRR may take for an answer
-ROUNDS = 3  # attempts at once: FRR ignores an entry as long as another one has its prefix
+ROUNDS = 2  # attempts at once: the second one sees what the first has left
 
 DAEMONS = os.environ.get("FRR_DAEMONS", "/usr/lib/frr")
 RUN = os.environ.get("FRR_RUN", "/var/run/frr")
 CONFIG = RUN if sys.argv[1:2] == ["--daemons"] else os.environ.get("FRR_CONFIG", "/etc/frr")
 USER = os.environ.get("FRR_USER", "frr")
 
-OURS = re.compile(r"bgp route-map delay-timer |bfd$|route-map ccm-|ip(?:v6)? prefix-list ccm-|router bgp ")
+OURS = re.compile(r"bgp route-map delay-timer |bfd$|route-map ccm-|router bgp ")
 OPENS = re.compile(r"bfd$|route-map ccm-|router bgp | profile | address-family ")
 NEIGHBOUR = re.compile(r"neighbor (\S+) ")
 BORN = re.compile(r"neighbor (\S+) (?:remote-as|(interface) v6only remote-as) ")
 # What has one value, which a new one replaces.
 SINGLE = re.compile(
-    r"bgp (?:route-map delay-timer|router-id|graceful-restart restart-time) |set \S+ |ip(?:v6)? prefix-list \S+ seq \d+ "
+    r"bgp (?:route-map delay-timer|router-id|graceful-restart restart-time) |set \S+ |network \S+ "
     r"|(?:detect-multiplier|(?:echo )?(?:transmit|receive)-interval|minimum-ttl) "
     r"|neighbor \S+ (?:remote-as|interface|local-as|description|password|port|ebgp-multihop|ttl-security|update-source|bfd profile|timers connect|timers) "
 )
@@ -69,7 +69,7 @@ def parse(text):
         here = path[:deep] + (line,)
         if OPENS.match(raw):
             path = here
-        if not line.startswith("address-family "):  # is there as long as anything is in it
+        if line != "bfd" and not line.startswith("address-family "):  # are there as long as anything is in them
             out.append(here)
     return out
 
@@ -187,6 +187,20 @@ def unready():
     return ", ".join("%sd is not connected to zebra yet" % name for name in wanted if name not in known)
 
 
+def running():
+    """Returns what FRR has of ours, or None, and why. Each daemon is asked for what is its own: of them
+    all together vtysh shows as well what one has lost and another one still has."""
+    out = []
+    for name in ("bgpd", "bfdd"):
+        if not stamp(os.path.join(RUN, name + ".vty")):
+            continue
+        said, besides = vtysh("-d", name, "-c", "show running-config")
+        if said is None:
+            return None, besides
+        out += [p for p in parse(said) if (p[0] == "bfd") == (name == "bfdd")]
+    return out, ""
+
+
 def bring(text):
     """Brings FRR to a configuration. Returns what is wrong, "" if nothing is."""
     waits = unready()
@@ -194,10 +208,9 @@ def bring(text):
         return "FRR is not ready: " + waits
     want, said = parse(text), ""
     for attempt in range(ROUNDS + 1):
-        running, besides = vtysh("-c", "show running-config")
-        if running is None:
+        have, besides = running()
+        if have is None:
             return "FRR does not say what it has: " + besides.strip()[:500]
-        have = parse(running)
         left = [" / ".join(p) for p in set(want) ^ set(have)]
         if not left:
             return ""
