@@ -156,7 +156,7 @@ func goldens() map[string]string {
 			out[policy+"-"+a] = file(policy, a, "", false)
 		}
 		out[policy+"-leaving"] = file(policy, "rich", plan.Draining, false)
-		out[policy+"-closed"] = file(policy, "nothing", plan.Draining, true)
+		out[policy+"-closed"] = file(policy, "rich", plan.Draining, true)
 	}
 	return out
 }

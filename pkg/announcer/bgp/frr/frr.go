@@ -32,8 +32,8 @@ type Input struct {
 }
 
 // Peering is a session. One that takes leave has the routes that its router is
-// asked to avoid. One that is Closed has no routes any more: its router is told
-// that it is over.
+// asked to avoid. One that is Closed is told that the session is over, and
+// nothing of them.
 type Peering struct {
 	plan.Peering
 	Closed bool
@@ -65,11 +65,13 @@ func Render(in Input) string {
 	b.profiles(in.Peerings)
 	b.line(0, "route-map %s deny 1", denyAll)
 	b.line(0, "exit")
+	tags := classify(in.Peerings)
+	b.tags(tags)
 	for _, p := range in.Peerings {
-		b.policy(p)
+		b.policy(p, tags)
 	}
 	for _, vrf := range vrfs(in.Peerings) {
-		b.router(in, vrf)
+		b.router(in, vrf, tags)
 	}
 	return b.String()
 }
@@ -142,7 +144,7 @@ func vrfs(all []Peering) []string {
 
 // router writes the sessions of a VRF. Its AS number is that of the first
 // peer; the others' are told by local-as.
-func (b *writer) router(in Input, vrf string) {
+func (b *writer) router(in Input, vrf string, tags map[place]uint32) {
 	var peerings []Peering
 	for _, p := range in.Peerings {
 		if p.Peer.VRF == vrf {
@@ -167,7 +169,7 @@ func (b *writer) router(in Input, vrf string) {
 		b.neighbour(p, first.LocalASN, in.Passwords)
 	}
 	for _, f := range []config.Family{config.IPv4, config.IPv6} {
-		b.family(f, peerings)
+		b.family(f, peerings, tags)
 	}
 	b.line(0, "exit")
 }
@@ -186,14 +188,14 @@ func (b *writer) restart(peerings []Peering) {
 }
 
 // family writes what is advertised of a family, and to whom.
-func (b *writer) family(f config.Family, peerings []Peering) {
+func (b *writer) family(f config.Family, peerings []Peering, tags map[place]uint32) {
 	var prefixes []netip.Prefix
 	var speakers []Peering
 	for _, p := range peerings {
 		if slices.Contains(p.Peer.Families, f) {
 			speakers = append(speakers, p)
 		}
-		for _, r := range p.Routes {
+		for _, r := range routes(p) {
 			if config.FamilyOf(r.Prefix.Addr()) == f {
 				prefixes = append(prefixes, r.Prefix)
 			}
@@ -205,7 +207,7 @@ func (b *writer) family(f config.Family, peerings []Peering) {
 	slices.SortFunc(prefixes, plan.ComparePrefixes)
 	b.line(1, "address-family %s unicast", keyword(f))
 	for _, p := range slices.Compact(prefixes) {
-		b.line(2, "network %s", p)
+		b.line(2, "network %s route-map %s", p, tagMap(tags[place{peerings[0].Peer.VRF, p}]))
 	}
 	for _, p := range speakers {
 		b.line(2, "neighbor %s activate", neighbour(p.Peer))

@@ -1,7 +1,6 @@
 package frr
 
 import (
-	"cmp"
 	"hash/fnv"
 	"maps"
 	"net/netip"
@@ -26,32 +25,76 @@ func outMap(p config.Peer) string {
 	return "ccm-" + neighbour(p)
 }
 
-// group is the routes of a peer that are told alike.
-type group struct {
-	family   config.Family
-	told     string // the set commands, a line each
-	prefixes []netip.Prefix
+// place is a prefix in a VRF.
+type place struct {
+	vrf    string
+	prefix netip.Prefix
 }
 
-// policy writes the route map of a peer, and its prefix lists. What is in none
-// of them is not told.
-func (b *writer) policy(p Peering) {
+// classify gives each prefix a tag, which stays in FRR: prefixes have the same
+// if all peers are told the same of them. Prefix lists would do as well, if FRR
+// did not take time for each entry that grows with their number. That a peer
+// takes leave changes no tag.
+func classify(all []Peering) map[place]uint32 {
+	heard := map[place][]string{}
+	for _, p := range all {
+		for _, r := range routes(p) {
+			at := place{p.Peer.VRF, r.Prefix}
+			heard[at] = append(heard[at], outMap(p.Peer)+" "+told(p.Peer, r))
+		}
+	}
+	whole := func(heard []string) string { return strings.Join(slices.Sorted(slices.Values(heard)), "\n") }
+	classes := map[string]uint32{}
+	for _, h := range heard {
+		classes[whole(h)] = 0
+	}
+	keys := sortedKeys(classes)
+	for i, tag := range numbered(keys, func(key string) string { return key }, mostTag) {
+		classes[keys[i]] = tag
+	}
+	out := map[place]uint32{}
+	for at, h := range heard {
+		out[at] = classes[whole(h)]
+	}
+	return out
+}
+
+// routes are those of a peer that are of its families.
+func routes(p Peering) []plan.Route {
+	return slices.DeleteFunc(slices.Clone(p.Routes), func(r plan.Route) bool {
+		return !slices.Contains(p.Peer.Families, config.FamilyOf(r.Prefix.Addr()))
+	})
+}
+
+// tagMap is the name of the route map that gives a route its tag.
+func tagMap(tag uint32) string { return "ccm-tag-" + strconv.FormatUint(uint64(tag), 10) }
+
+// tags writes the route maps that give routes their tags.
+func (b *writer) tags(of map[place]uint32) {
+	for _, tag := range slices.Compact(slices.Sorted(maps.Values(of))) {
+		b.line(0, "route-map %s permit 1", tagMap(tag))
+		b.line(1, "set tag %d", tag)
+		b.line(0, "exit")
+	}
+}
+
+// policy writes the route map of a peer. What has none of the tags in it is not
+// told.
+func (b *writer) policy(p Peering, of map[place]uint32) {
 	name := outMap(p.Peer)
-	groups := grouped(p)
-	numbers := numbered(groups, func(g group) string { return keyword(g.family) + g.told }, mostMapNumber)
-	for i, g := range groups {
-		b.list(listName(name, numbers[i]), g)
+	sets := map[uint32]string{}
+	if !p.Closed {
+		for _, r := range routes(p) {
+			sets[of[place{p.Peer.VRF, r.Prefix}]] = told(p.Peer, asked(p, r))
+		}
 	}
 	b.line(0, "route-map %s deny 65535", name)
 	b.line(0, "exit")
-	for i, g := range groups {
-		b.line(0, "route-map %s permit %d", name, numbers[i])
-		match := "ip"
-		if g.family == config.IPv6 {
-			match = "ipv6"
-		}
-		b.line(1, "match %s address prefix-list %s", match, listName(name, numbers[i]))
-		for set := range strings.SplitSeq(g.told, "\n") {
+	tags := slices.Sorted(maps.Keys(sets))
+	for i, number := range numbered(tags, tagMap, mostMapNumber) {
+		b.line(0, "route-map %s permit %d", name, number)
+		b.line(1, "match tag %d", tags[i])
+		for set := range strings.SplitSeq(sets[tags[i]], "\n") {
 			if set != "" {
 				b.line(1, "set %s", set)
 			}
@@ -60,55 +103,20 @@ func (b *writer) policy(p Peering) {
 	}
 }
 
-func listName(routeMap string, number uint32) string {
-	return routeMap + "-" + strconv.FormatUint(uint64(number), 10)
-}
-
-// list writes the prefix list of a group.
-func (b *writer) list(name string, g group) {
-	words := "ip"
-	if g.family == config.IPv6 {
-		words = "ipv6"
-	}
-	for i, number := range numbered(g.prefixes, netip.Prefix.String, mostListNumber) {
-		b.line(0, "%s prefix-list %s seq %d permit %s", words, name, number, g.prefixes[i])
-	}
-}
-
-// grouped sorts the routes of a peer by what is told of them.
-func grouped(p Peering) []group {
-	type key struct {
-		family config.Family
-		told   string
-	}
-	of := map[key]*group{}
-	for _, r := range p.Routes {
-		k := key{config.FamilyOf(r.Prefix.Addr()), told(p, r)}
-		if !slices.Contains(p.Peer.Families, k.family) {
-			continue
-		}
-		if of[k] == nil {
-			of[k] = &group{family: k.family, told: k.told}
-		}
-		of[k].prefixes = append(of[k].prefixes, r.Prefix)
-	}
-	var out []group
-	for _, g := range of {
-		out = append(out, *g)
-	}
-	slices.SortFunc(out, func(a, b group) int { return cmp.Or(cmp.Compare(a.family, b.family), cmp.Compare(a.told, b.told)) })
-	return out
-}
-
-// told returns the set commands for a route. One that is about to be withdrawn
-// has the community that says so, and no preference (RFC 8326, section 4.2).
-func told(p Peering, r plan.Route) string {
-	communities, preference := r.Communities, r.LocalPref
+// asked returns a route as its router is told it. One that is about to be
+// withdrawn has the community that says so, and no preference (RFC 8326,
+// section 4.2).
+func asked(p Peering, r plan.Route) plan.Route {
 	if p.Leaving != "" {
-		communities, preference = with(communities, config.GracefulShutdown), 0
+		r.Communities, r.LocalPref = with(r.Communities, config.GracefulShutdown), 0
 	}
+	return r
+}
+
+// told returns the set commands for a route, a line each.
+func told(p config.Peer, r plan.Route) string {
 	var standard, large []string
-	for _, c := range communities {
+	for _, c := range r.Communities {
 		if c.Large {
 			large = append(large, c.String())
 		} else {
@@ -122,8 +130,8 @@ func told(p Peering, r plan.Route) string {
 	if large != nil {
 		out = append(out, "large-community "+strings.Join(large, " "))
 	}
-	if p.Peer.Internal() {
-		out = append(out, "local-preference "+strconv.FormatUint(uint64(preference), 10))
+	if p.Internal() {
+		out = append(out, "local-preference "+strconv.FormatUint(uint64(r.LocalPref), 10))
 	}
 	return strings.Join(out, "\n")
 }
@@ -152,8 +160,8 @@ func word(c config.Community) string {
 // The largest numbers of entries; that of a route map leaves room for the last
 // one, which denies.
 const (
-	mostMapNumber  = 65534
-	mostListNumber = 1<<32 - 1
+	mostMapNumber = 65534
+	mostTag       = 1<<32 - 1
 )
 
 // numbered gives each thing a number from 1 to most that depends on its key

@@ -135,11 +135,7 @@ func (r *roster) lineup() []frr.Peering {
 		if m.over {
 			continue
 		}
-		p := frr.Peering{Peering: m.Peering, Closed: !m.closed.IsZero()}
-		if p.Closed {
-			p.Routes = nil
-		}
-		out = append(out, p)
+		out = append(out, frr.Peering{Peering: m.Peering, Closed: !m.closed.IsZero()})
 	}
 	return out
 }

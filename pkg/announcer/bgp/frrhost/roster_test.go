@@ -50,8 +50,8 @@ func TestALeaveIsOverWhenFRRHasHadItForThePause(t *testing.T) {
 	step(0, false, false, "b 0 ;kept 1 ;a 1 Draining;", b, kept)          // removed: its routes are to be avoided
 	step(time.Second, false, true, "b 0 ;kept 1 ;a 1 Draining;", b, kept) // FRR has taken it
 	step(4*time.Second, false, true, "b 0 ;kept 1 ;a 1 Draining;", b, kept)
-	step(time.Second, false, true, "b 0 ;kept 1 ;a 0 Draining closed;", b, kept)
-	step(0, false, false, "b 0 ;kept 1 ;a 0 Draining closed;", b, kept)
+	step(time.Second, false, true, "b 0 ;kept 1 ;a 1 Draining closed;", b, kept)
+	step(0, false, false, "b 0 ;kept 1 ;a 1 Draining closed;", b, kept)
 	step(0, false, true, "b 0 ;kept 1 ;", b, kept)
 	step(0, false, false, "a 1 ;b 0 ;kept 1 ;", a, b, kept) // it returns
 
@@ -62,7 +62,7 @@ func TestALeaveIsOverWhenFRRHasHadItForThePause(t *testing.T) {
 
 	step(0, true, false, "a 1 Draining;kept 1 ;", a, kept)
 	step(9*time.Second, true, false, "a 1 Draining;kept 1 ;", a, kept)
-	step(time.Second, true, false, "a 0 Draining closed;kept 1 ;", a, kept) // FRR does not answer: each step is bounded
+	step(time.Second, true, false, "a 1 Draining closed;kept 1 ;", a, kept) // FRR does not answer: each step is bounded
 	if !r.leaving() {
 		t.Error("the leave is over too early")
 	}
@@ -106,7 +106,7 @@ func TestOtherTermsNeedAnotherSession(t *testing.T) {
 	step(0, renamed, "b 1 ;") // the router does not know its name
 	step(0, slower, "b 1 Draining;")
 	step(time.Second, slower, "b 1 Draining;")
-	step(5*time.Second, slower, "b 0 Draining closed;")
+	step(5*time.Second, slower, "b 1 Draining closed;")
 	step(time.Second, slower, "a 1 ;")
 	if got := r.lineup()[0].Peer.HoldTime; got != time.Minute {
 		t.Errorf("a hold time of %s", got)
