@@ -1,0 +1,336 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab"
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/observe"
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
+)
+
+// speakerOn is the node whose kernel stands in for MetalLB's speaker.
+const speakerOn = "n2"
+
+// A foreigner is a cluster in which MetalLB serves Services: its resources, the
+// addresses in their status, and a node that answers for them.
+type foreigner struct {
+	t         *testing.T
+	services  []*corev1.Service
+	addresses []string                        // of the Services, in their order
+	seen      map[string]*observe.Observation // by address
+	owners    map[string]string               // by address, as a rehearsal has said
+	config    string                          // the document, as a file
+}
+
+// TestTakeOverFromMetalLB does what docs/migrate.md says, step by step: import,
+// rehearsal, controller, announcers, and the way back.
+func TestTakeOverFromMetalLB(t *testing.T) {
+	t.Cleanup(func() { reinstall(t) })
+	must(t, installed.Stop(bounded(t)))
+	f := metalLB(t)
+	for _, step := range []struct {
+		name string
+		do   func()
+	}{
+		{"Import", f.importIt}, {"Rehearsal", f.rehearse}, {"Controller", f.startController},
+		{"Announcers", f.switchOver}, {"WayBack", f.goBack},
+	} {
+		if !t.Run(step.name, func(t *testing.T) { f.t = t; step.do() }) {
+			return // the next would only say the same
+		}
+	}
+}
+
+// reinstall brings the shared installation back.
+func reinstall(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	must(t, installed.Stop(ctx))
+	must(t, installed.Configure(ctx, document))
+	for i := range 2 {
+		_, err := installed.StartCCM(i)
+		must(t, err)
+	}
+	startMissing(t)
+	must(t, installed.Ready(ctx))
+}
+
+// metalLB makes a cluster that has never seen us, and has MetalLB.
+func metalLB(t *testing.T) *foreigner {
+	t.Helper()
+	maps := cluster.Client().CoreV1().ConfigMaps(product.Namespace)
+	for _, name := range []string{product.ConfigMap, product.Accepted} {
+		if err := maps.Delete(bounded(t), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+	}
+	must(t, cluster.Client().CoreV1().Secrets(product.Namespace).Delete(bounded(t), product.Secret, metav1.DeleteOptions{}))
+	kubectl(t, "apply", "-f", "testdata/metallb.yaml")
+	t.Cleanup(func() {
+		if _, err := cluster.Kubectl(context.Background(), "delete", "--wait=false", "-f", "testdata/metallb.yaml"); err != nil {
+			t.Error(err)
+		}
+	})
+	kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/ipaddresspools.metallb.io", "crd/l2advertisements.metallb.io")
+	kubectl(t, "apply", "-f", "testdata/metallb-pool.yaml")
+	f := &foreigner{t: t, seen: map[string]*observe.Observation{}, owners: map[string]string{}}
+	serve(t, "takeover", "web")
+	var all []netip.Addr
+	for i, text := range []string{"198.51.100.160", "198.51.100.161", "198.51.100.165"} {
+		s := lab.LoadBalancer("takeover", fmt.Sprintf("s%d", i), "web")
+		s.Annotations = map[string]string{"metallb.io/ip-allocated-from-pool": "old-pool"}
+		s = create(t, s)
+		must(t, cluster.SetIngress(bounded(t), s, netip.MustParseAddr(text)))
+		f.services, f.addresses, all = append(f.services, s), append(f.addresses, text), append(all, netip.MustParseAddr(text))
+	}
+	f.speak(true)
+	t.Cleanup(func() { f.t = t; f.speak(false) })
+	w, err := cluster.Watch(lab.Client, askEvery, all...)
+	must(t, err)
+	t.Cleanup(func() { must(t, w.Close()) })
+	for _, a := range all {
+		f.seen[a.String()] = w.Of(a)
+		_, err := w.Of(a).WaitReply(bounded(t), time.Time{})
+		must(t, err)
+		reachable(t, a)
+	}
+	return f
+}
+
+func kubectl(t *testing.T, args ...string) {
+	t.Helper()
+	_, err := cluster.Kubectl(bounded(t), args...)
+	must(t, err)
+}
+
+// speak makes the kernel of a node answer ARP for the addresses, or end that.
+// As with a speaker they are on no link: the node forwards what comes for them.
+func (f *foreigner) speak(on bool) {
+	f.t.Helper()
+	verb, script := "del", ""
+	if on {
+		verb = "add"
+		script = "ip link add old0 type veth peer name old1\nip link set old0 up\nip link set old1 up\nsysctl -qw net.ipv4.neigh.eth0.proxy_delay=0\n"
+	}
+	for _, a := range f.addresses {
+		script += fmt.Sprintf("ip neigh %s proxy %s dev eth0\nip rule %s to %s lookup 100 pref 100\n", verb, a, verb, a)
+		if on {
+			script += fmt.Sprintf("ip route replace %s/32 dev old0 table 100\n", a)
+		}
+	}
+	if !on {
+		script += "ip link del old0\n"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	out, err := cluster.Run(ctx, speakerOn, "sh", "-ec", script)
+	if err != nil {
+		f.t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// importIt is the first step: the document, from the cluster.
+func (f *foreigner) importIt() {
+	out, code := command(f.t, "import", "--cluster", "-o", "json")
+	var got struct {
+		Document         string
+		Losses, Services []json.RawMessage
+		InUse            int
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 || got.InUse != len(f.services) || len(got.Losses)+len(got.Services) > 0 {
+		f.t.Fatalf("exit code %d, %v:\n%s", code, err, out)
+	}
+	f.config = filepath.Join(cluster.Dir(), "takeover.yaml")
+	must(f.t, os.WriteFile(f.config, []byte(got.Document), 0o600))
+	must(f.t, installed.Configure(bounded(f.t), got.Document))
+}
+
+// rehearse is the second: both programs observe, and nothing changes.
+func (f *foreigner) rehearse() {
+	root, err := product.Root(bounded(f.t))
+	must(f.t, err)
+	kubectl(f.t, "apply", "--dry-run=server", "--validate=strict", "-k", filepath.Join(root, "manifests", "example", "observe"))
+	began := time.Now()
+	_, err = cluster.Client().CoreV1().Secrets(product.Namespace).Create(bounded(f.t), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: product.Secret},
+		StringData: map[string]string{"key": "made by hand for the rehearsal"},
+	}, metav1.CreateOptions{})
+	must(f.t, err)
+	ccm, err := installed.StartCCM(0, "--observe-only")
+	must(f.t, err)
+	for _, node := range names() {
+		_, err := installed.StartAnnouncer(node, "--observe-only", "--cloud-config", f.config)
+		must(f.t, err)
+	}
+	must(f.t, installed.Ready(bounded(f.t)))
+	for _, s := range f.services {
+		must(f.t, ccm.WaitLog(bounded(f.t), fmt.Sprintf("/api/v1/namespaces/takeover/services/%s/status", s.Name)))
+	}
+	for address := range f.seen {
+		f.owners[address] = f.agreed(address)
+	}
+	time.Sleep(3 * time.Second) // for whoever would still write or answer
+	must(f.t, installed.Stop(bounded(f.t)))
+	f.answeredBy(began, time.Now(), speakerOn)
+	log, err := cluster.Audit(began)
+	must(f.t, err)
+	for _, account := range []string{product.CCM, product.Announcer} {
+		mine := log.User(product.Namespace + "/" + account)
+		if len(mine) == 0 || len(mine.Writes()) > 0 {
+			f.t.Errorf("%s made %d requests, and wrote:\n%s", account, len(mine), mine.Writes())
+		}
+	}
+	f.unchanged()
+	for _, s := range f.services {
+		if c := condition(get(f.t, s)); c != nil {
+			f.t.Errorf("%s has a condition: %+v", s.Name, c)
+		}
+	}
+}
+
+// agreed waits until the observers on all nodes name one owner of an address.
+func (f *foreigner) agreed(address string) (owner string) {
+	eventually(f.t, "an owner of "+address, func(ctx context.Context) error {
+		said := map[string]bool{}
+		for _, node := range names() {
+			out, err := installed.Ask(ctx, node, "explain", address, "-o", "json")
+			if err != nil {
+				return fmt.Errorf("on %s: %w: %s", node, err, out)
+			}
+			var e explained
+			if err := json.Unmarshal([]byte(out), &e); err != nil {
+				return err
+			}
+			if !e.Addresses[0].ObserveOnly {
+				f.t.Errorf("%s says that it announces", node)
+			}
+			owner = e.Addresses[0].Owner
+			said[owner] = true
+		}
+		if len(said) != 1 || owner == "" {
+			return fmt.Errorf("they say %v", said)
+		}
+		return nil
+	})
+	return owner
+}
+
+// startController is the third: addresses are adopted, and answered as before.
+func (f *foreigner) startController() {
+	began := time.Now()
+	for i := range 2 {
+		_, err := installed.StartCCM(i)
+		must(f.t, err)
+	}
+	for _, s := range f.services {
+		eventually(f.t, s.Name+" to be adopted", func(context.Context) error {
+			now := get(f.t, s)
+			c := condition(now)
+			if c == nil || c.Status != metav1.ConditionTrue || !strings.HasPrefix(c.Message, now.Status.LoadBalancer.Ingress[0].IP) {
+				return fmt.Errorf("its condition is %+v", c)
+			}
+			return nil
+		})
+	}
+	f.unchanged()
+	if got := len(allocations(f.t).Holders); got != len(f.services) {
+		f.t.Errorf("%d Services hold an address", got)
+	}
+	f.answeredBy(began, time.Now(), speakerOn)
+}
+
+// switchOver is the fourth: the old speaker ends and the announcers begin.
+func (f *foreigner) switchOver() {
+	var echoes []*observe.Echo
+	for address := range f.seen {
+		e, err := cluster.Echo(bounded(f.t), lab.Client, netip.AddrPortFrom(netip.MustParseAddr(address), lab.PodUDPPort), 100)
+		must(f.t, err)
+		echoes = append(echoes, e)
+	}
+	began := time.Now()
+	f.speak(false)
+	for _, node := range names() {
+		_, err := installed.StartAnnouncer(node)
+		must(f.t, err)
+	}
+	gap := time.Duration(0)
+	for address, o := range f.seen {
+		host, err := cluster.Host(f.owners[address])
+		must(f.t, err)
+		eventually(f.t, f.owners[address]+" to answer for "+address, func(context.Context) error {
+			if macs := o.MACs(time.Now().Add(-time.Second), time.Now()); !slices.Equal(macs, []string{host.MAC}) {
+				return fmt.Errorf("%v answer", macs)
+			}
+			return nil
+		})
+		for _, g := range o.Gaps(askEvery * 5) {
+			gap = max(gap, g.Length())
+		}
+	}
+	took, lost, longest := time.Since(began), 0, time.Duration(0)
+	for _, e := range echoes {
+		loss := e.Stop(time.Second)
+		lost, longest = lost+len(loss.Lost), max(longest, loss.Longest)
+	}
+	f.t.Logf("no ARP reply for %s; %d datagrams lost, for %s at most; all addresses where the rehearsal had them after %s", gap, lost, longest, took)
+	if longest > gap {
+		f.t.Errorf("datagrams were lost for %s, and nobody answered for %s only", longest, gap)
+	}
+	f.unchanged()
+}
+
+// goBack is the way back: the announcers leave, the old speaker answers, and
+// the Services have their addresses. What cleanup does then has its own test.
+func (f *foreigner) goBack() {
+	ctx := bounded(f.t)
+	for _, node := range names() {
+		must(f.t, installed.Announcer(node).Stop(ctx))
+	}
+	f.speak(true)
+	must(f.t, installed.Stop(ctx))
+	began := time.Now()
+	time.Sleep(time.Second)
+	f.answeredBy(began, time.Now(), speakerOn)
+	f.unchanged()
+	for _, s := range f.services {
+		reachable(f.t, netip.MustParseAddr(get(f.t, s).Status.LoadBalancer.Ingress[0].IP))
+	}
+}
+
+// answeredBy fails the test unless one host alone has answered for all
+// addresses, again and again.
+func (f *foreigner) answeredBy(from, to time.Time, name string) {
+	f.t.Helper()
+	host, err := cluster.Host(name)
+	must(f.t, err)
+	for address, o := range f.seen {
+		if macs := o.MACs(from, to); !slices.Equal(macs, []string{host.MAC}) {
+			f.t.Errorf("%s: %v have answered, not %s (%s) alone\n%s", address, macs, name, host.MAC, o)
+		}
+	}
+}
+
+// unchanged fails the test unless each Service shows the address that it had.
+func (f *foreigner) unchanged() {
+	f.t.Helper()
+	for _, s := range f.services {
+		ingress := get(f.t, s).Status.LoadBalancer.Ingress
+		if len(ingress) != 1 || f.seen[ingress[0].IP] == nil {
+			f.t.Errorf("%s has %v now", s.Name, ingress)
+		}
+	}
+}
