@@ -71,6 +71,7 @@ type Controller struct {
 	pace   *pace
 	turns  *turns
 	births *births
+	fails  *troubles
 	counts counts
 
 	latency *metrics.Histogram // from wanting an address to having it
@@ -115,6 +116,7 @@ func New(o Options) *Controller {
 		pace:       newPace(),
 		turns:      newTurns(),
 		births:     newBirths(),
+		fails:      newTroubles(),
 		latency:    newLatency(),
 		listed:     make(chan struct{}),
 		configured: make(chan struct{}),

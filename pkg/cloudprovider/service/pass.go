@@ -64,6 +64,7 @@ func (c *Controller) look(key ipam.Key, now time.Time) *write {
 		c.pace.forget(key)
 		c.turns.forget(key)
 		c.births.take(key)
+		c.fails.forget(key)
 		c.takeRefused(key)
 		c.queue.Forget(key)
 		return nil

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/eventtext"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/rehearse"
 )
@@ -86,11 +87,27 @@ func (c *Controller) write(ctx context.Context, w write) {
 		c.reads.gone(w.svc)
 		c.queue.Add(key)
 	case refused:
-		c.refuse(w, err)
+		c.refuse(key)
 	case unreachable:
 		c.queue.AddRateLimited(key)
 	}
+	c.tellTrouble(w.svc, o, err)
+}
+
+// tellTrouble tells why a status is not written. What stands in its way for
+// long is told once, however often that is tried.
+func (c *Controller) tellTrouble(svc *v1.Service, o outcome, err error) {
+	key, what := keyOf(svc), string(o)
+	if o == refused {
+		what = err.Error()
+	}
+	if !c.fails.isNews(key, what) {
+		return
+	}
 	c.log.Warn("status of a service not written", "service", key, "outcome", string(o), "err", err)
+	if o == refused {
+		c.events.Event(svc, v1.EventTypeWarning, reasonNotWritten, eventtext.Limit("the API server refuses the status of this Service: "+what))
+	}
 }
 
 // wrote records a write that was made, and tells what is new.
@@ -99,6 +116,7 @@ func (c *Controller) wrote(w write, fresh *v1.Service) {
 	fresh.SetManagedFields(nil)
 	c.reads.put(fresh)
 	c.queue.Forget(key)
+	c.fails.forget(key)
 	if w.want.condition == nil {
 		c.queue.Add(key) // it holds nothing any more, and is to be forgotten
 	}
@@ -152,11 +170,10 @@ func (c *Controller) refresh(ctx context.Context, svc *v1.Service) {
 	}
 }
 
-// refuse has the answer taken back by the goroutine that decides, and says so.
-func (c *Controller) refuse(w write, err error) {
+// refuse has the answer taken back by the goroutine that decides.
+func (c *Controller) refuse(key ipam.Key) {
 	c.mu.Lock()
-	c.refused[keyOf(w.svc)] = struct{}{}
+	c.refused[key] = struct{}{}
 	c.mu.Unlock()
-	c.queue.Add(keyOf(w.svc))
-	c.events.Event(w.svc, v1.EventTypeWarning, reasonNotWritten, eventtext.Limit("the API server refuses the status of this Service: "+err.Error()))
+	c.queue.Add(key)
 }

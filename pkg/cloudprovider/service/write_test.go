@@ -83,6 +83,7 @@ func TestRefusedWriteGivesTheAddressBack(t *testing.T) {
 		told := l.events.With("Warning StatusNotWritten web/forbidden")
 		return len(told) > 0 && strings.Contains(told[0], "a policy says no")
 	})
+	eventually(t, "it is tried again", func() bool { return l.counts.patched(refused) >= 3 })
 	// The only address is free again, and goes to whoever can take it.
 	api.create(lb("other"))
 	address := api.awaitAddress(t, "web/other")
@@ -90,6 +91,9 @@ func TestRefusedWriteGivesTheAddressBack(t *testing.T) {
 	allowed.Store(true)
 	if got := api.awaitAddress(t, "web/forbidden"); got != address {
 		t.Errorf("got %s", got)
+	}
+	if told := l.events.With("Warning StatusNotWritten"); len(told) != 1 {
+		t.Errorf("told %q", told)
 	}
 }
 
