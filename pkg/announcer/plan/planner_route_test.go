@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
@@ -92,6 +93,44 @@ func TestHeraldsAreThoseWhoTellRouters(t *testing.T) {
 	}
 	if compared == 0 {
 		t.Error("no address was compared")
+	}
+}
+
+// A Service says of how many nodes routers hear of it, also where it shares its
+// address and a node can serve it but not the others.
+func TestServicesSayHowManyNodesTellRouters(t *testing.T) {
+	fewer := 0
+	for seed := range uint64(20) {
+		s := routedCluster(t, 20, 5+int(seed)%10, false)
+		for i := range s.Services {
+			s.Services[i].Local = (uint64(i)+seed)%3 != 0
+			if i%2 == 1 {
+				s.Services[i].Addresses = s.Services[i-1].Addresses
+			}
+		}
+		want := map[string]int{}
+		for _, m := range s.Members {
+			for _, route := range Peerings(asSeenBy(s, m.Name))[0].Routes {
+				for _, service := range route.Services {
+					want[service]++
+				}
+			}
+		}
+		got := map[string]int{}
+		for _, v := range Decide(s) {
+			maps.Copy(got, v.Routed)
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("seed %d: got %v, want %v", seed, got, want)
+		}
+		for i, svc := range s.Services {
+			if svc.Local && i%2 == 1 && want[svc.Namespace+"/"+svc.Name] < len(svc.Endpoints.Ready) {
+				fewer++
+			}
+		}
+	}
+	if fewer == 0 {
+		t.Error("nowhere did the others on the address matter")
 	}
 }
 

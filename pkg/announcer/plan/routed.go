@@ -49,8 +49,8 @@ func (v *view) spoken(n *node, a config.Advertisement) []config.Family {
 	return slices.Compact(out)
 }
 
-// routed counts the nodes that tell routers of an address for a Service, and
-// says whether any advertisement by BGP selects it at all.
+// routed counts the nodes that tell routers of an address for a Service that
+// has it alone, and says whether any advertisement by BGP selects it at all.
 func (v *view) routed(h holder, pool string, family config.Family) (nodes int, selected bool) {
 	var places []int
 	for i, of := range v.heralds {
@@ -75,12 +75,20 @@ func (v *view) tell(d *Verdict, address netip.Addr, holders []holder) {
 		return
 	}
 	pool, _ := v.config.PoolOf(address)
+	var together map[string]int
+	local := func(h holder) bool { return h.Local }
+	if len(holders) > 1 && slices.ContainsFunc(holders, local) {
+		together = v.routedTogether(address)
+	}
 	for i, h := range holders {
 		reason := &d.Holders[i].Reason
 		if *reason != Honoured && *reason != NoAdvertisement {
 			continue
 		}
 		nodes, selected := v.routed(h, pool.Name, config.FamilyOf(address))
+		if together != nil {
+			nodes = together[h.key]
+		}
 		switch {
 		case nodes > 0:
 			if d.Routed == nil {
@@ -94,4 +102,24 @@ func (v *view) tell(d *Verdict, address netip.Addr, holders []holder) {
 			*reason = NoEligibleNode
 		}
 	}
+}
+
+// routedTogether counts, by Service, the nodes that tell routers of an address
+// that several Services share. A node that could tell of one of them alone may
+// not be able to serve the others.
+func (v *view) routedTogether(address netip.Addr) map[string]int {
+	out := map[string]int{}
+	there := *v
+	for place := range v.nodes {
+		there.self = place
+		if v.nodes[place].fault != "" {
+			continue
+		}
+		for _, c := range there.served(there.claims(address, there.selectedHere())) {
+			if len(there.hearers(advertised{address: address, claims: []claim{c}})) > 0 {
+				out[c.key]++
+			}
+		}
+	}
+	return out
 }
