@@ -105,20 +105,19 @@ func (d delegate) NotifyLeave(n *memberlist.Node) {
 		d.m.o.Log.Debug("member is said to be dead, and was heard a moment ago", "member", n.Name)
 		return
 	}
-	d.m.lose(n, now)
+	switch was, left := d.m.view.leftOrLost(n.Name, now, d.m.Isolated()); {
+	case !was:
+	case left:
+		d.m.o.Log.Info("member left", "member", n.Name)
+		d.m.o.Kick()
+	default:
+		d.m.tellLost(n)
+	}
 }
 
-// lose removes a member that left or is dead.
-func (m *Members) lose(n *memberlist.Node, now time.Time) {
-	was, left := m.view.leftOrLost(n.Name, now, m.Isolated())
-	if !was {
-		return
-	}
-	if left {
-		m.o.Log.Info("member left", "member", n.Name)
-	} else {
-		m.o.Log.Warn("member lost", "member", n.Name, "address", addressOf(n))
-	}
+// tellLost tells that a member is one no more.
+func (m *Members) tellLost(n *memberlist.Node) {
+	m.o.Log.Warn("member lost", "member", n.Name, "address", addressOf(n))
 	m.o.Kick()
 }
 

@@ -63,14 +63,16 @@ func (v *view) trusts(name string) bool {
 	return true
 }
 
-// unproved returns the members that have been doubted for long enough.
-func (v *view) unproved(now time.Time) []memberlist.Node {
+// lapsed removes the members that have been doubted for long enough, and returns
+// them. Those that show themselves at this very moment stay, or come back.
+func (v *view) lapsed(now time.Time, cutOff bool) []memberlist.Node {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var out []memberlist.Node
-	for _, p := range v.live {
+	for name, p := range v.live {
 		if p.doubt != nil && !now.Before(p.doubt.until) {
 			out = append(out, p.node)
+			v.lose(name, p, now, cutOff)
 		}
 	}
 	return out

@@ -57,14 +57,14 @@ func TestDoubtsEnd(t *testing.T) {
 			v.join(node(name, metadata{life: 1, second: true}))
 		}
 		v.answered("b", c.answered)
-		if !v.doubts("b", time.Second/4, now) || len(v.unproved(now)) > 0 || !v.has("b") {
+		if !v.doubts("b", time.Second/4, now) || len(v.lapsed(now, false)) > 0 || !v.has("b") {
 			t.Fatalf("%s: lost at once", c.what)
 		}
 		if c.shown && (!v.trusts("b") || v.trusts("b")) {
 			t.Errorf("%s: the doubt does not end, or not for good", c.what)
 		}
-		for _, n := range v.unproved(now.Add(3 * time.Second / 4)) {
-			v.leftOrLost(n.Name, now, false)
+		if lost := v.lapsed(now.Add(3*time.Second/4), false); len(lost) == 0 != c.shown {
+			t.Errorf("%s: lost are %v", c.what, lost)
 		}
 		if v.has("b") != c.shown {
 			t.Errorf("%s: a member is %v", c.what, v.has("b"))

@@ -70,8 +70,8 @@ func (m *Members) publisher(ctx context.Context) {
 // look does what no event tells of.
 func (m *Members) look(now time.Time) {
 	m.post(now)
-	for _, n := range m.view.unproved(now) {
-		m.lose(&n, now)
+	for _, n := range m.view.lapsed(now, m.Isolated()) {
+		m.tellLost(&n)
 	}
 	if m.silent(now) {
 		m.gathering.Store(int64(now.Add(gatherFor).Sub(m.born)))

@@ -202,6 +202,12 @@ func (v *view) leftOrLost(name string, now time.Time, cutOff bool) (was, left bo
 	if !ok {
 		return false, false
 	}
+	v.lose(name, p, now, cutOff)
+	return true, p.leaving
+}
+
+// lose removes a live member. The mutex is held.
+func (v *view) lose(name string, p peer, now time.Time, cutOff bool) {
 	delete(v.live, name)
 	delete(v.debts, name)
 	v.shelf.drop(name)
@@ -211,7 +217,6 @@ func (v *view) leftOrLost(name string, now time.Time, cutOff bool) (was, left bo
 	if len(v.gone) > maxMembers {
 		v.forgetOldest()
 	}
-	return true, p.leaving
 }
 
 func (v *view) forgetOldest() {
