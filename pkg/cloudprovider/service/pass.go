@@ -94,6 +94,7 @@ func (c *Controller) pass(svc *v1.Service, now time.Time) *write {
 	}
 	if w.patch == nil {
 		c.queue.Forget(key)
+		c.fails.forget(key)
 		return nil
 	}
 	if pause := c.pause(key, w, now); pause > 0 {

@@ -95,13 +95,13 @@ func (c *Controller) write(ctx context.Context, w write) {
 }
 
 // tellTrouble tells why a status is not written. What stands in its way for
-// long is told once, however often that is tried.
+// long is told again now and then, however often that is tried.
 func (c *Controller) tellTrouble(svc *v1.Service, o outcome, err error) {
 	key, what := keyOf(svc), string(o)
 	if o == refused {
 		what = err.Error()
 	}
-	if !c.fails.isNews(key, what) {
+	if !c.fails.isNews(key, what, time.Now()) {
 		return
 	}
 	c.log.Warn("status of a service not written", "service", key, "outcome", string(o), "err", err)
