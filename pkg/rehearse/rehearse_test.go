@@ -11,6 +11,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // server answers every request that reaches it.
@@ -99,7 +104,8 @@ func TestEveryWriteIsWithheldAndCounted(t *testing.T) {
 		{http.MethodPost, "/api/v1/namespaces/kube-system/serviceaccounts/announcer/token"},
 		{http.MethodPost, "/elsewhere"},
 	} {
-		if err := s.send(r[0], r[1], "{}"); !errors.Is(err, ErrWithheld) {
+		err := s.send(r[0], r[1], "{}")
+		if event := strings.HasSuffix(r[1], "/events"); event && err != nil || !event && !errors.Is(err, ErrWithheld) {
 			t.Errorf("%s %s: %v", r[0], r[1], err)
 		}
 	}
@@ -150,5 +156,28 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	}
 	if n := len(s.Rehearsal.said); n > rememberAtMost {
 		t.Errorf("%d remembered", n)
+	}
+}
+
+// The client library tries an event a dozen times unless it is answered.
+func TestEventsCountAsTold(t *testing.T) {
+	s := open(t)
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: "https://api", ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf},
+		WrapTransport: func(http.RoundTripper) http.RoundTripper { return s.Wrap(&s.server) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web.1"}}
+	if _, err := client.CoreV1().Events("shop").CreateWithEventNamespaceWithContext(t.Context(), e); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.CoreV1().Events("shop").PatchWithEventNamespaceWithContext(t.Context(), e, []byte("{}")); err != nil {
+		t.Error(err)
+	}
+	want := []Count{{"create", "events", 1}, {"patch", "events", 1}}
+	if diff := cmp.Diff(want, s.Withheld()); diff != "" || len(s.server.got) > 0 {
+		t.Errorf("the server got %v; withheld (-want +got):\n%s", s.server.got, diff)
 	}
 }
