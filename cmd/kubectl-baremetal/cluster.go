@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -58,8 +59,23 @@ func (c *cluster) allocations(ctx context.Context) (kubernetes.Interface, inspec
 	if err != nil {
 		return nil, inspect.Allocations{}, err
 	}
-	a, err := inspect.ReadAllocations(ctx, client, c.installed, "")
+	a, err := readAllocations(ctx, client, c.installed)
 	return client, a, err
+}
+
+// readAllocations goes by the document in force. In a rehearsal, where none is
+// written down as such, it goes by the one that is offered.
+func readAllocations(ctx context.Context, client kubernetes.Interface, namespace string) (inspect.Allocations, error) {
+	a, err := inspect.ReadAllocations(ctx, client, namespace, "")
+	if !errors.Is(err, inspect.ErrNotInForce) {
+		return a, err
+	}
+	offered, otherwise := inspect.ReadOffered(ctx, client, namespace)
+	if otherwise != nil {
+		return a, errors.Join(err, otherwise)
+	}
+	offered.Hash += " (offered, and no controller has accepted it)"
+	return offered, nil
 }
 
 func (c *cluster) config() (*rest.Config, error) {

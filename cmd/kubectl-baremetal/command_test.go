@@ -70,6 +70,23 @@ func TestCommandsThatAskAnAnnouncer(t *testing.T) {
 	}
 }
 
+// In a rehearsal nobody has written down that a document is in force.
+func TestPageOfARehearsal(t *testing.T) {
+	a := newAPI(t)
+	delete(a.objects, "/api/v1/namespaces/kube-system/configmaps/ccm-baremetal-accepted")
+	p := newPlan(t)
+	p.ObserveOnly = true
+	out, err := command(t, "ui", "--once", "--kubeconfig", a.serve(t), "--announcer-url", announcer(t, func(int) status.Plan { return p }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"(offered, and no controller has accepted it)", "A rehearsal:", "shop/web"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("does not say %q:\n%s", want, out)
+		}
+	}
+}
+
 func TestDrainDryRunSaysWhatMovesAndWhatStays(t *testing.T) {
 	a := newAPI(t)
 	p := newPlan(t)

@@ -50,7 +50,7 @@ func readSummary(ctx context.Context, client kubernetes.Interface, namespace str
 	s.Checks = diagnose.Installed(diagnose.Facts{
 		Controller: g.controller(ctx), Announcers: g.announcers(ctx), Config: g.configuration(ctx),
 	})
-	a, err := inspect.ReadAllocations(ctx, client, namespace, "")
+	a, err := readAllocations(ctx, client, namespace)
 	if err != nil {
 		return s, err
 	}

@@ -2,15 +2,18 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/service"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 const allocationsHelp = `Show the pools of a cluster, who has their addresses, and who waits for one.
@@ -147,21 +150,43 @@ type Waiting struct {
 	Pools   []string  `json:"pools"`
 }
 
-// ReadAllocations reads a cluster.
+// ErrNotInForce says that a cluster has no document in force.
+var ErrNotInForce = errors.New("no document is in force")
+
+// ReadAllocations reads a cluster. The error is ErrNotInForce if no document
+// is in force.
 func ReadAllocations(ctx context.Context, client kubernetes.Interface, namespace, file string) (Allocations, error) {
 	c, err := InForce(ctx, client, namespace, file)
 	if err != nil {
 		return Allocations{}, err
 	}
 	if c == nil {
-		return Allocations{}, fmt.Errorf("no document is in force: there is no configmap %s/%s. Either no controller has run yet, "+
-			"or it has another --namespace, or it reads a file: then name that by --cloud-config", namespace, document.AcceptedConfigMap)
+		return Allocations{}, fmt.Errorf("%w: there is no configmap %s/%s. Either no controller has run yet, "+
+			"or it has another --namespace, or it reads a file: then name that by --cloud-config", ErrNotInForce, namespace, document.AcceptedConfigMap)
 	}
+	return readAllocations(ctx, client, *c)
+}
+
+// ReadOffered is ReadAllocations by the document that is offered to a
+// controller, whether one has accepted it or not.
+func ReadOffered(ctx context.Context, client kubernetes.Interface, namespace string) (Allocations, error) {
+	m, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, document.UserConfigMap, metav1.GetOptions{})
+	if err != nil {
+		return Allocations{}, fmt.Errorf("get configmap %s/%s: %w", namespace, document.UserConfigMap, err)
+	}
+	c, err := config.Load([]byte(m.Data[config.ConfigMapKey]))
+	if err != nil {
+		return Allocations{}, fmt.Errorf("read the document in configmap %s/%s: %w", namespace, document.UserConfigMap, err)
+	}
+	return readAllocations(ctx, client, c)
+}
+
+func readAllocations(ctx context.Context, client kubernetes.Interface, c config.Config) (Allocations, error) {
 	survey, err := service.NewSurvey(ctx, client)
 	if err != nil {
 		return Allocations{}, err
 	}
-	return shown(c.Hash, survey.Allocations(*c, time.Now())), nil
+	return shown(c.Hash, survey.Allocations(c, time.Now())), nil
 }
 
 func shown(hash string, from service.Allocations) Allocations {
