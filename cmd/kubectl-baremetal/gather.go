@@ -331,10 +331,14 @@ func views(all []heard) []diagnose.View {
 	return out
 }
 
-// aside names the links of a node that it answers on and that have no default route.
+// aside names the links of a node that it answers ARP on and that have no default
+// route. IPv6 has no reverse path filter.
 func aside(p status.Plan) []string {
 	var out []string
 	for _, a := range p.Answering {
+		if !a.Address.Is4() {
+			continue
+		}
 		for _, l := range a.Links {
 			if !l.Default && !slices.Contains(out, l.Name) {
 				out = append(out, l.Name)

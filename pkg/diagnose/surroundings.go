@@ -152,12 +152,15 @@ func reversePath(f Facts) Check {
 	const name = "rp_filter"
 	const do = "on such a node: sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.LINK.rp_filter; neither may be 1"
 	asked := 0
-	var strict, dark, loose []string
+	var strict, dark, loose, rehearsing []string
 	for _, v := range f.Views {
 		if v.Why != "" {
 			continue
 		}
 		asked++
+		if v.ObserveOnly {
+			rehearsing = append(rehearsing, v.Node)
+		}
 		for _, link := range v.Aside {
 			where := v.Node + " (" + link + ")"
 			switch filter, known := v.ReversePath[link]; {
@@ -173,7 +176,9 @@ func reversePath(f Facts) Check {
 	const without = "addresses are announced on links without the default route, "
 	switch {
 	case len(strict) > 0:
-		return Check{name, Fail, without + "where strict filtering drops requests, by " + strings.Join(strict, ", "), do}
+		return Check{name, Warn, without + "where strict filtering drops requests from beyond the routes of that link, by " + strings.Join(strict, ", "), do}
+	case len(rehearsing) > 0:
+		return unknown(name, "announcers that only observe announce on no link: "+strings.Join(rehearsing, ", "), do)
 	case len(dark) > 0:
 		return unknown(name, without+"where strict filtering would drop requests, by "+strings.Join(dark, ", "), do)
 	case asked == 0 || asked < len(f.Views):
@@ -206,7 +211,7 @@ func mtu(f Facts) Check {
 	case len(sizes) > 1:
 		return Check{name, Warn, "the links with the Nodes' addresses differ: " + strings.Join(groups, "; "), "give all of them the MTU of the network; " + do}
 	case len(dark) > 0 || len(sizes) == 0:
-		return unknown(name, strings.TrimSpace("the MTU is not known of: "+orNone(dark)+" "+strings.Join(groups, "")), do)
+		return unknown(name, strings.Join(append([]string{"the MTU is not known of: " + orNone(dark)}, groups...), "; "), do)
 	}
 	return Check{name, OK, "all links with a Node's address have the same: " + groups[0] + "; what is between them cannot be seen", ""}
 }
