@@ -293,15 +293,12 @@ func (f *foreigner) switchOver() {
 	f.unchanged()
 }
 
-// goBack is the way back: the announcers leave, the old speaker answers, and
+// goBack is the way back: all of ours ends, the old speaker answers, and
 // the Services have their addresses. What cleanup does then has its own test.
 func (f *foreigner) goBack() {
 	ctx := bounded(f.t)
-	for _, node := range names() {
-		must(f.t, installed.Announcer(node).Stop(ctx))
-	}
-	f.speak(true)
 	must(f.t, installed.Stop(ctx))
+	f.speak(true)
 	began := time.Now()
 	time.Sleep(time.Second)
 	f.answeredBy(began, time.Now(), speakerOn)
