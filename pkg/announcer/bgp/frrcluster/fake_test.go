@@ -32,7 +32,9 @@ const (
 type fakeAPI struct {
 	mu        sync.Mutex
 	installed bool
-	refuse    error // of writes
+	refuse    error            // of writes
+	deny      map[string]error // of reads, by path
+	quiet     bool             // those who follow hear nothing new
 	objects   map[string]map[string]any
 	version   int
 	writes    []string // verb and path
@@ -42,10 +44,22 @@ type fakeAPI struct {
 
 func newAPI(installed bool) *fakeAPI {
 	a := &fakeAPI{installed: installed, objects: map[string]map[string]any{}, news: make(chan struct{})}
-	a.put("/api/v1/nodes/n1", map[string]any{"metadata": map[string]any{
-		"name": "n1", "uid": "u-1", "labels": map[string]any{"kubernetes.io/hostname": "host-1"},
-	}})
+	a.register("u-1")
 	return a
+}
+
+// register makes the Node another one.
+func (a *fakeAPI) register(uid string) {
+	a.put("/api/v1/nodes/n1", map[string]any{"metadata": map[string]any{
+		"name": "n1", "uid": uid, "labels": map[string]any{"kubernetes.io/hostname": "host-1"},
+	}})
+}
+
+// requests returns how many reads there have been.
+func (a *fakeAPI) requests() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.reads
 }
 
 func (a *fakeAPI) known(p string) bool { return a.installed || !strings.HasPrefix(p, groupPath) }
@@ -55,6 +69,8 @@ func (a *fakeAPI) Get(_ context.Context, p string, _ url.Values) ([]byte, error)
 	defer a.mu.Unlock()
 	a.reads++
 	switch o := a.objects[p]; {
+	case a.deny[p] != nil:
+		return nil, a.deny[p]
 	case !a.known(p):
 		return nil, frrcluster.ErrAbsent
 	case p == groupPath:
@@ -136,6 +152,9 @@ func (a *fakeAPI) below(p string) (map[string][]byte, <-chan struct{}) {
 
 // changed tells those who follow. The mutex is held.
 func (a *fakeAPI) changed() {
+	if a.quiet {
+		return
+	}
 	close(a.news)
 	a.news = make(chan struct{})
 }

@@ -46,6 +46,15 @@ type written struct {
 	heard uint64
 }
 
+// recognize knows the Node, anew if the object is gone: it goes with its Node,
+// and one that is owned by a Node of before would go again and again.
+func (s *Speaker) recognize(ctx context.Context, gone bool) error {
+	if s.self.UID != "" && !gone {
+		return nil
+	}
+	return s.identify(ctx)
+}
+
 // identify reads what the FRRConfiguration needs of the Node.
 func (s *Speaker) identify(ctx context.Context) error {
 	text, err := s.o.API.Get(ctx, "/api/v1/nodes", url.Values{"fieldSelector": {"metadata.name=" + s.o.Node}})
@@ -84,6 +93,9 @@ func (s *Speaker) write(ctx context.Context, lineup []plan.Peering, known known)
 	there := known.items[frrk8s.Name(s.o.Node)]
 	if len(lineup) == 0 {
 		return s.remove(ctx, there, known.heard)
+	}
+	if err := s.recognize(ctx, there == nil && s.written.heard != known.heard); err != nil {
+		return err
 	}
 	want := frrk8s.Render(frrk8s.Input{Node: s.self, Namespace: s.o.Namespace, Peerings: lineup})
 	text, err := json.Marshal(want)
@@ -148,4 +160,3 @@ func (s *Speaker) agrees(want frrk8s.Object, text, there []byte) (bool, error) {
 	s.judged = now
 	return true, nil
 }
-

@@ -67,7 +67,7 @@ type Speaker struct {
 	stop      context.CancelFunc // of the followers; nil: they do not run
 	looked    bool               // whether an announcer before has left an object
 	roster    roster
-	self      frrk8s.Node // empty: not known yet
+	self      frrk8s.Node // empty: to be read
 	passwords map[string]checked
 	judged    judged
 	applied   applied
@@ -277,8 +277,10 @@ func (s *Speaker) pass(now time.Time) (why map[string]error, err error) {
 	return why, nil
 }
 
-// rest stops following: there is nothing that it could tell.
+// rest stops following: there is nothing that it could tell. The Node may be
+// another one when it is over.
 func (s *Speaker) rest() {
+	s.self = frrk8s.Node{}
 	s.stop()
 	s.following.Wait()
 	s.stop = nil
@@ -322,25 +324,18 @@ func (s *Speaker) nothingThere(err error) error {
 
 // begin finds out what there is to find out once, and starts to follow.
 func (s *Speaker) begin(ctx context.Context) error {
-	if s.stop == nil {
-		if _, err := s.o.API.Get(ctx, group, nil); errors.Is(err, ErrAbsent) {
-			return errNotInstalled
-		} else if err != nil {
-			return fmt.Errorf("look for frr-k8s: %w", err)
-		}
+	if s.stop != nil {
+		return nil
 	}
-	if s.self.UID == "" {
-		if err := s.identify(ctx); err != nil {
-			return err
-		}
+	if _, err := s.o.API.Get(ctx, group, nil); errors.Is(err, ErrAbsent) {
+		return errNotInstalled
+	} else if err != nil {
+		return fmt.Errorf("look for frr-k8s: %w", err)
 	}
-	if s.stop == nil {
-		s.looked = true
-		var ctx context.Context
-		ctx, s.stop = context.WithCancel(s.ctx)
-		for _, f := range s.followers() {
-			s.following.Go(func() { f.run(ctx, s.o.API) })
-		}
+	s.looked = true
+	ctx, s.stop = context.WithCancel(s.ctx)
+	for _, f := range s.followers() {
+		s.following.Go(func() { f.run(ctx, s.o.API) })
 	}
 	return nil
 }
