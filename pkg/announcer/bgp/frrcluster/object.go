@@ -126,9 +126,11 @@ func (s *Speaker) write(ctx context.Context, lineup []plan.Peering, known known)
 	return nil
 }
 
-// remove deletes the FRRConfiguration if it is there.
+// remove deletes the FRRConfiguration if it is there. One that has just been
+// written may be there before that is heard.
 func (s *Speaker) remove(ctx context.Context, there []byte, heard uint64) error {
-	if there == nil || s.written == (written{"", heard}) {
+	since := s.written.heard == heard
+	if since && s.written.want == "" || there == nil && !since {
 		return nil
 	}
 	name := frrk8s.Name(s.o.Node)

@@ -67,3 +67,20 @@ func TestANodeThatIsRegisteredAnewOwnsTheObject(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatHasJustBeenWrittenIsDeletedUnheard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(true)
+		api.set(func() { api.quiet = true })
+		s := newSpeaker(t, api)
+		s.Set([]plan.Peering{peering(nil)})
+		time.Sleep(time.Second)
+		api.waitText(t, own, "192.0.2.1")
+		s.Set(nil)
+		time.Sleep(time.Minute)
+		if api.text(own) != "" {
+			t.Errorf("it is left behind; wrote %v", api.written())
+		}
+		s.Close()
+	})
+}
