@@ -3,6 +3,7 @@ package frrcluster
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -18,7 +19,8 @@ import (
 
 // checked is what was found out about a Secret.
 type checked struct {
-	err   error
+	seen  bool      // it could be looked at: it is there or not
+	err   error     // what is wrong with it, or why it could not be looked at
 	again time.Time // when to look again
 }
 
@@ -31,14 +33,14 @@ const (
 
 // readable leaves out the peerings whose password frr-k8s could not read: it
 // would take nothing of what this node has, whoever has written it. It returns
-// why, by peer.
-func (s *Speaker) readable(ctx context.Context, all []plan.Peering, now time.Time) ([]plan.Peering, map[string]error) {
+// why, by peer. Where nothing is known of a Secret all stays as it is there.
+func (s *Speaker) readable(ctx context.Context, all []plan.Peering, there []byte, now time.Time) ([]plan.Peering, map[string]error) {
 	var out []plan.Peering
 	why := map[string]error{}
 	for _, p := range all {
 		if name := p.Peer.PasswordSecret; name != "" {
-			if err := s.check(ctx, name, now); err != nil {
-				why[p.Peer.Name] = fmt.Errorf("the password: %w", err)
+			if c := s.check(ctx, name, now); c.err != nil && (c.seen || !refers(there, name)) {
+				why[p.Peer.Name] = fmt.Errorf("the password: %w", c.err)
 				continue
 			}
 		}
@@ -47,21 +49,35 @@ func (s *Speaker) readable(ctx context.Context, all []plan.Peering, now time.Tim
 	return out, why
 }
 
+// refers tells whether an FRRConfiguration names a Secret already.
+func refers(object []byte, secret string) bool {
+	var o frrk8s.Object
+	if json.Unmarshal(object, &o) != nil {
+		return false
+	}
+	return slices.ContainsFunc(o.Spec.BGP.Routers, func(r frrk8s.Router) bool {
+		return slices.ContainsFunc(r.Neighbors, func(n frrk8s.Neighbor) bool {
+			return n.PasswordSecret != nil && n.PasswordSecret.Name == secret
+		})
+	})
+}
+
 // check looks at a Secret if it is time to. What is known of it stays known
 // while it cannot be read.
-func (s *Speaker) check(ctx context.Context, name string, now time.Time) error {
+func (s *Speaker) check(ctx context.Context, name string, now time.Time) checked {
 	c, known := s.passwords[name]
 	if known && now.Before(c.again) {
-		return c.err
+		return c
 	}
 	text, err := s.o.API.Get(ctx, "/api/v1/namespaces/"+url.PathEscape(s.o.Namespace)+"/secrets/"+url.PathEscape(name), nil)
+	seen := err == nil || errors.Is(err, ErrAbsent)
 	switch {
+	case !seen && c.seen:
+		seen, err = true, c.err
 	case errors.Is(err, ErrAbsent):
 		err = fmt.Errorf("there is no Secret %s/%s: it has to be beside frr-k8s", s.o.Namespace, name)
 	case errors.Is(err, ErrForbidden):
 		err = fmt.Errorf("the announcer has no right to read Secret %s/%s: name it in the Role announcer-frr-k8s", s.o.Namespace, name)
-	case err != nil && known && c.err == nil:
-		err = nil
 	case err != nil:
 		err = fmt.Errorf("read Secret %s/%s: %w", s.o.Namespace, name, err)
 	default:
@@ -69,12 +85,12 @@ func (s *Speaker) check(ctx context.Context, name string, now time.Time) error {
 			err = fmt.Errorf("the Secret %s/%s: %w", s.o.Namespace, name, err)
 		}
 	}
-	c = checked{err, now.Add(knownSecret)}
+	c = checked{seen, err, now.Add(knownSecret)}
 	if err != nil {
 		c.again = now.Add(missedSecret)
 	}
 	s.passwords[name] = c
-	return err
+	return c
 }
 
 // states are ours by FRR's.

@@ -254,8 +254,8 @@ func (s *Speaker) pass(now time.Time) (why map[string]error, err error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
-	lineup, why = s.readable(ctx, lineup, now)
 	there := s.configurations.state()
+	lineup, why = s.readable(ctx, lineup, there.items[frrk8s.Name(s.o.Node)], now)
 	switch {
 	case errors.Is(there.err, ErrAbsent) && idle:
 		s.rest()
