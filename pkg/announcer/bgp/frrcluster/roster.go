@@ -1,7 +1,6 @@
 package frrcluster
 
 import (
-	"slices"
 	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
@@ -113,6 +112,17 @@ func (m *member) end() time.Time {
 	return m.asked.Add(m.Pause + spread)
 }
 
+// ends returns when the leaves that are under way are over.
+func (r *roster) ends() []time.Time {
+	var out []time.Time
+	for _, m := range r.members {
+		if !m.begun.IsZero() && !m.over {
+			out = append(out, m.end())
+		}
+	}
+	return out
+}
+
 // hurry ends all leaves at once.
 func (r *roster) hurry() {
 	for _, m := range r.members {
@@ -133,5 +143,5 @@ func (r *roster) lineup() []plan.Peering {
 
 // leaving tells whether a leave is under way.
 func (r *roster) leaving() bool {
-	return slices.ContainsFunc(r.members, func(m *member) bool { return !m.begun.IsZero() && !m.over })
+	return len(r.ends()) > 0
 }

@@ -66,6 +66,7 @@ type Speaker struct {
 	following sync.WaitGroup
 	stop      context.CancelFunc // of the followers; nil: they do not run
 	looked    bool               // whether an announcer before has left an object
+	relook    time.Time          // when to look for that again; zero: not before it is asked for
 	roster    roster
 	self      frrk8s.Node // empty: to be read
 	passwords map[string]checked
@@ -200,30 +201,37 @@ func (s *Speaker) wait(pause time.Duration) {
 	}
 }
 
-// pause returns how long nothing has to be done; zero: for good.
+// pause returns how long nothing has to be done; zero: for good. After a pass
+// that went wrong only leaves and the end do not wait for the next attempt.
 func (s *Speaker) pause(now time.Time, err error, deadline time.Time) time.Duration {
-	var next []time.Duration
+	next := s.roster.ends()
 	s.failures++
 	if err == nil {
 		s.failures = 0
+		next = append(next, s.relooks()...)
 	} else {
-		next = append(next, jitter(min(firstPause<<min(s.failures-1, 6), longestPause)))
+		next = append(next, now.Add(jitter(min(firstPause<<min(s.failures-1, 6), longestPause))))
 	}
-	for _, m := range s.roster.members {
-		if !m.begun.IsZero() && !m.over {
-			next = append(next, m.end().Sub(now))
-		}
-		if m.Peer.PasswordSecret != "" {
-			next = append(next, s.passwords[m.Peer.PasswordSecret].again.Sub(now))
-		}
-	}
-	if !deadline.IsZero() {
-		next = append(next, deadline.Sub(now))
-	}
+	next = slices.DeleteFunc(append(next, deadline), time.Time.IsZero)
 	if len(next) == 0 {
 		return 0
 	}
-	return max(slices.Min(next), 20*time.Millisecond)
+	return max(slices.MinFunc(next, time.Time.Compare).Sub(now), 20*time.Millisecond)
+}
+
+// relooks returns when to look again at what nobody tells of: Secrets that have
+// been looked at, and what an announcer before has left.
+func (s *Speaker) relooks() []time.Time {
+	var out []time.Time
+	if !s.looked {
+		out = append(out, s.relook)
+	}
+	for _, p := range s.roster.lineup() {
+		if c, known := s.passwords[p.Peer.PasswordSecret]; known {
+			out = append(out, c.again)
+		}
+	}
+	return out
 }
 
 const (
@@ -249,7 +257,7 @@ func (s *Speaker) pass(now time.Time) (why map[string]error, err error) {
 	lineup := s.roster.lineup()
 	idle := len(lineup) == 0
 	if idle && s.stop == nil {
-		return nil, s.sweep(ctx)
+		return nil, s.sweep(ctx, now)
 	}
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -292,20 +300,20 @@ func (s *Speaker) rest() {
 func (s *Speaker) followers() []*follower { return []*follower{s.configurations, s.states, s.node} }
 
 // sweep deletes what an announcer before this one has left, who had another
-// configuration. Where frr-k8s is not installed, or is not for us, there is
-// nothing.
-func (s *Speaker) sweep(ctx context.Context) error {
-	if s.looked {
+// configuration. Where frr-k8s is not installed there is nothing, and nothing
+// comes that is not of this one.
+func (s *Speaker) sweep(ctx context.Context, now time.Time) error {
+	if s.looked || now.Before(s.relook) {
 		return nil
 	}
 	if _, err := s.o.API.Get(ctx, group, nil); err != nil {
-		return s.nothingThere(err)
+		return s.nothingThere(err, now)
 	}
 	if _, err := s.o.API.Get(ctx, s.object(), nil); err != nil {
-		return s.nothingThere(err)
+		return s.nothingThere(err, now)
 	}
 	if err := s.o.API.Delete(ctx, s.object()); err != nil {
-		return s.nothingThere(err)
+		return s.nothingThere(err, now)
 	}
 	s.looked = true
 	s.o.Log.Info("deleted the FRRConfiguration of an earlier configuration", "name", frrk8s.Name(s.o.Node))
@@ -315,14 +323,25 @@ func (s *Speaker) sweep(ctx context.Context) error {
 // ErrForbidden is what an API says for want of a right.
 var ErrForbidden = errors.New("forbidden")
 
-func (s *Speaker) nothingThere(err error) error {
-	if s.looked = errors.Is(err, ErrAbsent) || errors.Is(err, ErrForbidden); s.looked {
-		return nil
+// forbiddenPause is how long what must not be seen is left alone. Where frr-k8s
+// is there for others that is so for good, on each node, and no fault. But the
+// right may also come later than the announcer.
+const forbiddenPause = 10 * time.Minute
+
+// nothingThere takes why nothing has been deleted.
+func (s *Speaker) nothingThere(err error, now time.Time) error {
+	switch {
+	case errors.Is(err, ErrAbsent):
+		s.looked = true
+	case errors.Is(err, ErrForbidden):
+		s.relook = now.Add(jitter(forbiddenPause))
+	default:
+		return fmt.Errorf("look for an FRRConfiguration of an announcer before: %w", err)
 	}
-	return fmt.Errorf("look for an FRRConfiguration of an announcer before: %w", err)
+	return nil
 }
 
-// begin finds out what there is to find out once, and starts to follow.
+// begin starts to follow if there is an frr-k8s.
 func (s *Speaker) begin(ctx context.Context) error {
 	if s.stop != nil {
 		return nil
