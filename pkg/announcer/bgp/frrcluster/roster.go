@@ -3,6 +3,7 @@ package frrcluster
 import (
 	"time"
 
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 )
 
@@ -15,6 +16,10 @@ const (
 	// patience is how long a leave waits for an API server that does not take
 	// it.
 	patience = 10 * time.Second
+
+	// between is how long FRR is without a session that has to be another one:
+	// twice what frr-k8s takes, which would else only edit the one that is up.
+	between = 4 * time.Second
 )
 
 // roster is who has a session, and who takes leave. It decides from values and
@@ -26,9 +31,11 @@ type roster struct {
 // member is a peer that is in the FRRConfiguration, or was.
 type member struct {
 	plan.Peering
-	begun time.Time // of the leave; zero: it stays
-	asked time.Time // when the FRRConfiguration had it; zero: not yet
-	over  bool      // it has left
+	renews bool      // it leaves because the session has to be another one
+	begun  time.Time // of the leave; zero: it stays
+	asked  time.Time // when the FRRConfiguration had it; zero: not yet
+	over   bool      // it has left
+	gone   time.Time // when the FRRConfiguration had it no more; zero: not yet
 }
 
 // key is what FRR tells routers apart by, whatever they are called.
@@ -60,6 +67,7 @@ func (r *roster) update(want []plan.Peering, ending bool, now time.Time) {
 // become returns the member that a peer is after m, which is nil for a new one.
 func (m *member) become(w plan.Peering, ending bool, now time.Time) *member {
 	leaves := w.Leaving != "" || ending && w.Peer.GracefulRestart == 0
+	same := m != nil && bgp.SameSession(m.Peer, w.Peer)
 	switch {
 	case leaves && m == nil:
 		return &member{Peering: w, over: true}
@@ -67,14 +75,33 @@ func (m *member) become(w plan.Peering, ending bool, now time.Time) *member {
 		if len(w.Routes) == 0 {
 			w.Routes = m.Routes // they are to be avoided before they go
 		}
+		if !same {
+			w.Peer = m.Peer // it is that session that ends
+		}
 		m.Peering = w
 		m.leave(now)
 		return m
-	case m != nil && m.begun.IsZero():
+	case m == nil || m.vacant(now):
+		return &member{Peering: w}
+	case !same && ending: // goes on as it is
+		return m
+	case !same:
+		m.renews = true
+		m.leave(now)
+		return m
+	case m.begun.IsZero():
 		m.Peering = w
 		return m
 	}
 	return &member{Peering: w}
+}
+
+// vacant tells whether another session with the router may begin.
+func (m *member) vacant(now time.Time) bool {
+	if !m.renews {
+		return m.over
+	}
+	return !m.gone.IsZero() && !now.Before(m.gone.Add(between))
 }
 
 // leave begins a leave. A router without routes has nothing to be asked for.
@@ -93,6 +120,9 @@ func (r *roster) written(now time.Time) {
 	for _, m := range r.members {
 		if !m.begun.IsZero() && m.asked.IsZero() {
 			m.asked = now
+		}
+		if m.over && m.gone.IsZero() {
+			m.gone = now
 		}
 	}
 }
@@ -118,6 +148,17 @@ func (r *roster) ends() []time.Time {
 	for _, m := range r.members {
 		if !m.begun.IsZero() && !m.over {
 			out = append(out, m.end())
+		}
+	}
+	return out
+}
+
+// returns returns when sessions begin again as other ones.
+func (r *roster) returns() []time.Time {
+	var out []time.Time
+	for _, m := range r.members {
+		if m.renews && !m.gone.IsZero() {
+			out = append(out, m.gone.Add(between))
 		}
 	}
 	return out

@@ -208,7 +208,7 @@ func (s *Speaker) pause(now time.Time, err error, deadline time.Time) time.Durat
 	s.failures++
 	if err == nil {
 		s.failures = 0
-		next = append(next, s.relooks()...)
+		next = append(append(next, s.relooks()...), s.roster.returns()...)
 	} else {
 		next = append(next, now.Add(jitter(min(firstPause<<min(s.failures-1, 6), longestPause))))
 	}
@@ -257,7 +257,11 @@ func (s *Speaker) pass(now time.Time) (why map[string]error, err error) {
 	lineup := s.roster.lineup()
 	idle := len(lineup) == 0
 	if idle && s.stop == nil {
-		return nil, s.sweep(ctx, now)
+		if err := s.sweep(ctx, now); err != nil {
+			return nil, err
+		}
+		s.roster.written(now)
+		return nil, nil
 	}
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -266,6 +270,7 @@ func (s *Speaker) pass(now time.Time) (why map[string]error, err error) {
 	lineup, why = s.readable(ctx, lineup, there.items[frrk8s.Name(s.o.Node)], now)
 	switch {
 	case errors.Is(there.err, ErrAbsent) && idle:
+		s.roster.written(now)
 		s.rest()
 		return why, nil
 	case errors.Is(there.err, ErrAbsent):
