@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/source"
 )
 
@@ -19,18 +20,19 @@ type secrets struct {
 	namespace string
 }
 
-// password returns the password in a Secret. No error has it in its text.
+// password returns the password in a Secret. No error has it in its text. That
+// there is none is a bgp.NoPasswordError; all others leave that open.
 func (s secrets) password(ctx context.Context, name string) (string, error) {
 	secret, err := s.api.Secret(ctx, s.namespace, name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", fmt.Errorf("there is no Secret %s/%s", s.namespace, name)
+		return "", bgp.NoPasswordError{Why: fmt.Sprintf("there is no Secret %s/%s", s.namespace, name)}
 	case apierrors.IsForbidden(err):
 		return "", fmt.Errorf("the announcer has no right to read Secret %s/%s: name it in the Role announcer-bgp", s.namespace, name)
 	case err != nil:
 		return "", fmt.Errorf("get secret %s/%s: %w", s.namespace, name, err)
 	case len(secret.Data[passwordKey]) == 0:
-		return "", fmt.Errorf("the Secret %s/%s has no %s", s.namespace, name, passwordKey)
+		return "", bgp.NoPasswordError{Why: fmt.Sprintf("the Secret %s/%s has no %s", s.namespace, name, passwordKey)}
 	}
 	return string(secret.Data[passwordKey]), nil
 }

@@ -17,6 +17,7 @@ type Options struct {
 
 	// Password returns the password in a Secret. It is called before each
 	// attempt to connect to a peer that has one, and may block until ctx ends.
+	// After any error the last one that was returned is used.
 	Password func(ctx context.Context, secret string) (string, error)
 
 	// Dial connects to a peer. It may block until ctx ends.
@@ -24,6 +25,16 @@ type Options struct {
 
 	Log *slog.Logger
 }
+
+// NoPasswordError is the error of a Password that knows that there is none, or
+// none that is of use: it is no error in reading it, after which the password
+// of before is better than nothing.
+type NoPasswordError struct {
+	Why string // a sentence without the password in it
+}
+
+// Error says why.
+func (e NoPasswordError) Error() string { return e.Why }
 
 // Speaker has the sessions of a node. Its methods may be called from any
 // goroutine.

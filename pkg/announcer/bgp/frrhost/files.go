@@ -15,6 +15,7 @@ import (
 // The files in the shared directory. Changing a name is an API change.
 const (
 	confFile   = "frr.conf"
+	newFile    = ".frr.conf.new" // in the making
 	resultFile = "result.json"
 	stateFile  = "state.json"
 )
@@ -54,19 +55,25 @@ func readConf(dir string) (string, error) {
 }
 
 // writeConf replaces the configuration as a whole. Only root may read it: it
-// has passwords in it.
+// has passwords in it. So the new file is never one that somebody else has put
+// there. Its name is always the same: so are the errors, and what a crash leaves
+// is replaced too.
 func writeConf(dir, text string) error {
-	f, err := os.CreateTemp(dir, ".frr.conf-*")
+	name := filepath.Join(dir, newFile)
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("write FRR's configuration: %w", err)
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("write FRR's configuration: %w", err)
 	}
 	_, err = f.WriteString(text)
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, confFile))
+		err = os.Rename(name, filepath.Join(dir, confFile))
 	}
 	if err != nil {
-		return fmt.Errorf("write FRR's configuration: %w", errors.Join(err, os.Remove(f.Name())))
+		return fmt.Errorf("write FRR's configuration: %w", errors.Join(err, os.Remove(name)))
 	}
 	return nil
 }

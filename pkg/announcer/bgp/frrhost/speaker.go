@@ -22,6 +22,7 @@ type Options struct {
 	Dir  string // that is shared with FRR; it need not be there as long as nothing is wanted
 
 	// Password returns the password in a Secret. It may block until ctx ends.
+	// Its error is a bgp.NoPasswordError if there is none, as far as is known.
 	Password func(ctx context.Context, secret string) (string, error)
 
 	Log *slog.Logger
@@ -44,40 +45,33 @@ type Speaker struct {
 	writes   uint64
 
 	// What follows is the goroutine's own.
-	began     time.Time // the first pass
 	roster    roster
-	written   string // what the file has; "" before it is known
-	current   bool   // that is what the roster wants
-	reported  bool   // what became of it has been logged
+	known     bool              // what the file has had before the first write
+	before    map[router]string // the passwords in that
+	written   string            // what the file has
+	since     time.Time         // for how long; of that from before: when it was first read
+	current   bool              // it is what the roster wants
+	reported  bool              // what became of it has been logged
 	result    result
 	report    report
 	trouble   string // that has been logged
-	passwords map[string]secret
-}
-
-// secret is a password and what is known of it.
-type secret struct {
-	value string // the last that was read
-	err   error
-	read  time.Time
+	passwords passwords
 }
 
 // New returns a Speaker without sessions.
 func New(o Options) *Speaker {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Speaker{
-		o: o, ctx: ctx, cancel: cancel, done: make(chan struct{}), kick: make(chan struct{}, 1), passwords: map[string]secret{},
-	}
+	s := &Speaker{o: o, ctx: ctx, cancel: cancel, done: make(chan struct{}), kick: make(chan struct{}, 1)}
+	s.passwords = passwords{read: o.Password, news: s.wake, known: map[string]*secret{}}
+	return s
 }
 
 const (
 	glance = 200 * time.Millisecond // between two looks at what FRR says, while something is under way
 	rest   = time.Second            // and at rest
 
-	rereadPasswords = 30 * time.Second
-	passwordWithin  = 5 * time.Second
-
-	// silence is how old what FRR says may be before it counts as away.
+	// silence is how old what FRR says may be before it counts as away, and how
+	// long a configuration may stay without an answer.
 	silence = 15 * time.Second
 )
 
@@ -166,6 +160,8 @@ func (s *Speaker) Writes() uint64 {
 // run keeps FRR in agreement until the speaker has left.
 func (s *Speaker) run() {
 	defer close(s.done)
+	defer s.passwords.reading.Wait()
+	defer s.cancel()
 	for s.ctx.Err() == nil {
 		s.mu.Lock()
 		want, ending := s.want, s.ending
@@ -175,117 +171,103 @@ func (s *Speaker) run() {
 		if ending && !s.roster.leaving() {
 			return // what is left is to be forgotten, which FRR does by itself
 		}
-		wait := rest
-		if !s.settled() || s.roster.leaving() {
-			wait = glance
-		}
 		select {
 		case <-s.ctx.Done():
 		case <-s.kick:
-		case <-time.After(wait):
+		case <-time.After(s.pause(time.Now())):
 		}
 	}
+}
+
+// pause is how long to wait for the next pass. What cannot be written, and who
+// does not answer, is not worth many looks.
+func (s *Speaker) pause(now time.Time) time.Duration {
+	if s.current && !s.unanswered(now) && (!s.settled() || s.roster.leaving()) {
+		return glance
+	}
+	return rest
 }
 
 // settled tells whether FRR has what is written, or has said that it has not.
 func (s *Speaker) settled() bool { return s.result.Hash == hashOf(s.written) }
 
+// unanswered tells whether nobody has said for long what became of the file.
+func (s *Speaker) unanswered(now time.Time) bool {
+	return s.current && !s.settled() && now.Sub(s.since) >= silence
+}
+
 // pass brings the file, what is known of FRR, and the sessions up to date.
 func (s *Speaker) pass(want []plan.Peering, ending bool) error {
 	now := time.Now()
-	err := errors.Join(read(s.o.Dir, resultFile, &s.result), read(s.o.Dir, stateFile, &s.report))
+	err := errors.Join(s.recall(now), read(s.o.Dir, resultFile, &s.result), read(s.o.Dir, stateFile, &s.report))
 	if s.current && s.settled() && s.result.Error == "" {
 		s.roster.applied(now)
 	}
 	s.roster.update(want, ending, now)
-	lineup, mute := s.readable(s.roster.lineup())
-	if s.began.IsZero() {
-		s.began = now
-	}
-	s.current = false
-	if len(mute) > 0 && s.written == "" && now.Sub(s.began) < patience {
-		s.show(now, mute, err)
-		return err // the file of an announcer before this one may well have the password
-	}
-	err = errors.Join(err, s.write(frr.Render(frr.Input{
-		Peerings: lineup, RouterID: bgp.RouterID(s.o.Node, config.Peer{}), Passwords: s.known(),
+	lineup, secrets, mute := s.readable(s.roster.lineup(), ending)
+	err = errors.Join(err, s.write(now, frr.Render(frr.Input{
+		Peerings: lineup, RouterID: bgp.RouterID(s.o.Node, config.Peer{}), Passwords: secrets,
 	})))
-	if s.settled() && s.result.Error != "" {
+	switch {
+	case s.settled() && s.result.Error != "":
 		err = errors.Join(err, errors.New("FRR has not taken its configuration: "+s.result.Error))
+	case s.unanswered(now):
+		err = errors.Join(err, errors.New("nobody gives FRR its configuration: does reload.py run beside it, with this directory?"))
 	}
 	s.show(now, mute, err)
 	return err
 }
 
-// readable leaves out the peerings whose password is not known: a session is
-// never brought up without it. It returns why, by peer.
-func (s *Speaker) readable(all []frr.Peering) ([]frr.Peering, map[string]error) {
-	var out []frr.Peering
-	mute := map[string]error{}
-	for _, p := range all {
-		if p.Peer.PasswordSecret != "" {
-			if err := s.learn(p.Peer.PasswordSecret); err != nil {
-				mute[p.Peer.Name] = err
-				continue
-			}
-		}
-		out = append(out, p)
+// recall finds out what an announcer before this one has left in the file.
+func (s *Speaker) recall(now time.Time) error {
+	if s.known {
+		return nil
 	}
-	return out, mute
-}
-
-// learn reads a password if it has not been read for a while. One that was
-// known stays known while it cannot be read.
-func (s *Speaker) learn(name string) error {
-	known := s.passwords[name]
-	again := rereadPasswords
-	if known.err != nil {
-		again = rest
+	there, err := readConf(s.o.Dir)
+	if err != nil {
+		return err
 	}
-	if time.Since(known.read) >= again {
-		ctx, cancel := context.WithTimeout(s.ctx, passwordWithin)
-		defer cancel()
-		value, err := s.o.Password(ctx, name)
-		if err == nil {
-			err = frr.CheckPassword(value)
-		}
-		known.err, known.read = err, time.Now()
-		if err == nil {
-			known.value = value
-		}
-		s.passwords[name] = known
-	}
-	if known.value == "" {
-		return known.err
-	}
+	s.known, s.written, s.since, s.before = true, there, now, passwordsIn(there)
 	return nil
 }
 
-func (s *Speaker) known() map[string]string {
-	out := map[string]string{}
-	for name, p := range s.passwords {
-		out[name] = p.value
+// readable leaves out the peerings whose password is not known: a session is
+// never brought up without it. It returns the passwords, by Secret, and why
+// they are not known, by peer. At the end no Secret is worth a request.
+func (s *Speaker) readable(all []frr.Peering, ending bool) (out []frr.Peering, secrets map[string]string, mute map[string]error) {
+	secrets, mute = map[string]string{}, map[string]error{}
+	for _, p := range all {
+		name := p.Peer.PasswordSecret
+		if name == "" {
+			out = append(out, p)
+			continue
+		}
+		s.passwords.recall(name, s.before[routerOf(p.Peer)])
+		if !ending {
+			s.passwords.refresh(s.ctx, name)
+		}
+		value, err := s.passwords.get(name)
+		if err != nil {
+			mute[p.Peer.Name] = err
+			continue
+		}
+		secrets[name] = value
+		out = append(out, p)
 	}
-	return out
+	return out, secrets, mute
 }
 
-// write replaces the configuration if it is another one.
-func (s *Speaker) write(text string) error {
-	if s.written == "" {
-		there, err := readConf(s.o.Dir)
-		if err != nil {
-			return err
-		}
-		s.written = there
-	}
-	if text == s.written {
-		s.current = true
+// write replaces the configuration if it is another one. What is there and
+// could not be read is never replaced.
+func (s *Speaker) write(now time.Time, text string) error {
+	s.current = s.known && text == s.written
+	if s.current || !s.known {
 		return nil
 	}
 	if err := writeConf(s.o.Dir, text); err != nil {
 		return err
 	}
-	s.written, s.current, s.reported = text, true, false
+	s.written, s.since, s.current, s.reported = text, now, true, false
 	s.mu.Lock()
 	s.writes++
 	s.mu.Unlock()

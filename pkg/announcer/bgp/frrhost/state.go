@@ -1,6 +1,7 @@
 package frrhost
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -147,14 +148,7 @@ func (s *Speaker) neighbour(p config.Peer, now time.Time) (n neighbour, why stri
 	case s.report.Error != "":
 		return n, "FRR does not answer: " + s.report.Error
 	}
-	vrf, name := p.VRF, p.Interface
-	if vrf == "" {
-		vrf = "default"
-	}
-	if name == "" {
-		name = p.Address.WithZone("").String()
-	}
-	raw, ok := s.report.BGP[vrf][name]
+	raw, ok := s.report.BGP[cmp.Or(p.VRF, "default")][routerOf(p).name]
 	if !ok {
 		return n, "FRR does not have this session yet"
 	}
