@@ -140,7 +140,8 @@ def script(steps):
 
 
 def vtysh(*args, fds=()):
-    """Returns what vtysh says, or None, and what it says besides. As FRR's user it needs no capability for its sockets."""
+    """Returns whether vtysh has done it, what it says, and what it says besides. As FRR's user it needs no capability
+    for its sockets."""
     groups = os.getgrouplist(USER, pwd.getpwnam(USER).pw_gid)
     command = ("vtysh", "--vty_socket", RUN, "--config_dir", CONFIG, *args)
     try:
@@ -149,9 +150,8 @@ def vtysh(*args, fds=()):
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE, check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as err:
-        return None, str(err)
-    said, besides = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-    return (None, said + besides) if done.returncode else (said, besides)
+        return False, "", str(err)
+    return not done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
 
 def configure(text):
@@ -160,16 +160,32 @@ def configure(text):
     with os.fdopen(fd, "w", encoding="utf-8") as f:
         f.write(text)
         f.flush()
-        said, besides = vtysh("-f", "/proc/self/fd/%d" % fd, fds=(fd,))
-        return (said or "") + besides
+        _, said, besides = vtysh("-f", "/proc/self/fd/%d" % fd, fds=(fd,))
+        return said + besides
+
+
+def hush(value):
+    """Returns a value of JSON without passwords."""
+    if isinstance(value, str):
+        return SECRET.sub(r"\1***", value)
+    if isinstance(value, dict):
+        return {k: hush(v) for k, v in value.items()}
+    return [hush(v) for v in value] if isinstance(value, list) else value
 
 
 def write(path, value):
-    """Replaces a file as a whole, for everybody to read."""
-    with open(path + ".new", "w", encoding="utf-8") as f:
-        json.dump(value, f)
-    os.chmod(path + ".new", 0o644)
-    os.replace(path + ".new", path)
+    """Replaces a file as a whole, for everybody to read: no password gets into it. The new file is never one that
+    somebody else has put there."""
+    new = path + ".new"
+    try:
+        os.unlink(new)
+    except FileNotFoundError:
+        pass
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    with os.fdopen(fd, "w", encoding="utf-8") as f:
+        json.dump(hush(value), f)
+        os.fchmod(f.fileno(), 0o644)
+    os.replace(new, path)
 
 
 def life():
@@ -179,9 +195,9 @@ def life():
 
 def unready():
     """Returns what is not ready yet. A bgpd that zebra does not know yet never tells of the routers that BFD is to watch."""
-    clients, besides = vtysh("-c", "show zebra client summary")
-    if clients is None:
-        return besides.strip()[:500]
+    done, clients, besides = vtysh("-c", "show zebra client summary")
+    if not done:
+        return short(clients + besides)
     known = [line.split()[0] for line in clients.splitlines() if line]
     wanted = [name for name in ("bgp", "bfd") if stamp(os.path.join(RUN, name + "d.vty"))]
     return ", ".join("%sd is not connected to zebra yet" % name for name in wanted if name not in known)
@@ -194,9 +210,9 @@ def running():
     for name in ("bgpd", "bfdd"):
         if not stamp(os.path.join(RUN, name + ".vty")):
             continue
-        said, besides = vtysh("-d", name, "-c", "show running-config")
-        if said is None:
-            return None, besides
+        done, said, besides = vtysh("-d", name, "-c", "show running-config")
+        if not done:
+            return None, besides  # and nothing of what it has said, which has passwords in it
         out += [p for p in parse(said) if (p[0] == "bfd") == (name == "bfdd")]
     return out, ""
 
@@ -210,21 +226,25 @@ def bring(text):
     for attempt in range(ROUNDS + 1):
         have, besides = running()
         if have is None:
-            return "FRR does not say what it has: " + besides.strip()[:500]
+            return "FRR does not say what it has: " + short(besides)
         left = [" / ".join(p) for p in set(want) ^ set(have)]
         if not left:
             return ""
         if attempt < ROUNDS:
             said = configure(script(changes(have, want)))
-    text = "FRR differs from what it should have in %d lines: %s\n%s" % (len(left), "; ".join(sorted(left)[:10]), said)
-    return SECRET.sub(r"\1***", text)[:2000]
+    return short("FRR differs from what it should have in %d lines: %s\n%s" % (len(left), "; ".join(sorted(left)[:10]), said), 2000)
+
+
+def short(text, most=500):
+    """Returns the beginning of what is said. A password is hidden as long as it is whole."""
+    return hush(text.strip())[:most]
 
 
 def state():
     """Returns what FRR says of its sessions."""
-    out, besides = vtysh("-c", "show bgp vrf all neighbors json")
-    if out is None:
-        return {"at": time.time(), "error": besides.strip()[:500], "bgp": {}}
+    done, out, besides = vtysh("-c", "show bgp vrf all neighbors json")
+    if not done:
+        return {"at": time.time(), "error": short(out + besides), "bgp": {}}
     try:
         return {"at": time.time(), "error": "", "bgp": json.loads(out or "{}")}
     except ValueError as err:
@@ -256,6 +276,19 @@ class Follower:
         self.directory, self.conf = directory, os.path.join(directory, "frr.conf")
         self.applied = self.seen = self.life = None
         self.tried = self.looked = self.changed = -PATIENCE
+        self.trouble = {}  # that has been complained of, by file
+
+    def put(self, name, value):
+        """Replaces a file, and returns whether that went well. FRR and its sessions go on if it did not."""
+        trouble = ""
+        try:
+            write(os.path.join(self.directory, name), value)
+        except OSError as err:
+            trouble = "cannot write %s, will retry: %s" % (name, err)
+        if trouble and trouble != self.trouble.get(name):
+            print(trouble, file=sys.stderr, flush=True)
+        self.trouble[name] = trouble
+        return not trouble
 
     def step(self, now):
         failed = self.applied is None and now - self.tried >= RETRY
@@ -266,16 +299,16 @@ class Follower:
             self.seen, self.tried = at, now
             self.follow(read(self.conf), now)
         if now - self.looked >= (LOOK if now - self.changed < BUSY else REST):
-            write(os.path.join(self.directory, "state.json"), state())
+            self.put("state.json", state())
             self.looked = now
 
     def follow(self, text, now):
         wanted = None if text is None else hashlib.sha256(text).hexdigest()
         if wanted is None or wanted == self.applied:
             return
-        error = bring(text.decode())
-        self.applied = None if error else wanted
-        write(os.path.join(self.directory, "result.json"), {"hash": wanted, "error": error})
+        error = bring(text.decode(errors="replace"))
+        told = self.put("result.json", {"hash": wanted, "error": error})
+        self.applied = wanted if told and not error else None
         self.looked, self.changed = -PATIENCE, now
 
 
