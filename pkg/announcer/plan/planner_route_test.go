@@ -22,7 +22,7 @@ bgp:
   - {name: r1, address: 192.0.15.251, asn: 64501}
   - {name: r2, address: 192.0.15.252, asn: 64501}
   - {name: r3, address: 192.0.15.253, asn: 64501}
-  - {name: r4, address: 192.0.15.254, asn: 64501}
+  - {name: r4, address: 192.0.15.254, asn: 64501, localASN: 65010}
 `
 
 // routedCluster is a largeCluster whose nodes speak with four routers.
@@ -52,6 +52,9 @@ func TestPlannerTellsRoutersWhatPeeringsDoes(t *testing.T) {
 			}
 			for _, peering := range want {
 				told += len(peering.Routes)
+				if peering.ASN != 64500 {
+					t.Errorf("%s: the document's AS number is %d", peering.Peer.Name, peering.ASN)
+				}
 			}
 			s = happen(t, r, s, all, seed)
 		}

@@ -14,6 +14,7 @@ import (
 // change it.
 type Peering struct {
 	Backend config.Backend // that has the session
+	ASN     uint32         // the document's bgp.localASN, which may not be the session's; 0: it has none
 	Peer    config.Peer
 	Routes  []Route // sorted by prefix
 
@@ -75,7 +76,7 @@ func (v *view) peerings(s Snapshot) []Peering {
 		if !p.NodeSelector.Matches(v.nodes[v.self].labels()) {
 			continue
 		}
-		peering := Peering{Backend: s.Config.BGP.Backend, Peer: p, Pause: s.Config.BGP.LeavePause, Routes: v.routes(p, local)}
+		peering := Peering{Backend: s.Config.BGP.Backend, ASN: s.Config.BGP.LocalASN, Peer: p, Pause: s.Config.BGP.LeavePause, Routes: v.routes(p, local)}
 		if leaving {
 			peering.Leaving = fault
 		}
