@@ -82,6 +82,11 @@ var policies = map[string]func(*config.Peer){
 			p.LocalASN = 4200000000
 		}
 	},
+	"other-as-first": func(p *config.Peer) {
+		if p.Address.Is4() {
+			p.LocalASN = 4200000000
+		}
+	},
 	"id": func(p *config.Peer) { p.RouterID = netip.MustParseAddr("10.0.0.7") },
 }
 
@@ -111,7 +116,7 @@ func route(prefix string, preference uint32, communities ...string) plan.Route {
 
 // peering is a session that asks for nothing.
 func peering(name string) plan.Peering {
-	return plan.Peering{Backend: config.FRR, Peer: config.Peer{
+	return plan.Peering{Backend: config.FRR, ASN: 64500, Peer: config.Peer{
 		Name: name, Port: 179, ASN: 64501, LocalASN: 64500, Multihop: 1,
 		HoldTime: 90 * time.Second, KeepaliveTime: 30 * time.Second, ConnectTime: 30 * time.Second,
 	}}
@@ -182,5 +187,42 @@ func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.conf")
 	if err != nil || len(files) != len(all) {
 		t.Errorf("%d files for %d cases (%v)", len(files), len(all), err)
+	}
+}
+
+// Another number after router bgp resets all sessions of a VRF.
+func TestTheRouterHasTheNumberOfTheDocumentWhoeverIsThere(t *testing.T) {
+	peer := func(asn, localASN uint32) config.Peer {
+		return config.Peer{Name: fmt.Sprint(asn, "-", localASN), ASN: asn, LocalASN: localASN, Port: 179, Multihop: 1}
+	}
+	usual, other := peer(64501, 64500), peer(64501, 65010)
+	anyone := config.Peer{Name: "any", Kind: config.Internal, LocalASN: 65011}
+	for _, test := range []struct {
+		document uint32
+		peers    []config.Peer
+		want     uint32
+		told     int // sessions with a number of their own
+	}{
+		{64500, []config.Peer{usual}, 64500, 0},
+		{64500, []config.Peer{other, usual}, 64500, 1},
+		{64500, []config.Peer{usual, other}, 64500, 1},
+		{64500, []config.Peer{other}, 64500, 1},
+		{64500, []config.Peer{usual, peer(64500, 64500)}, 64500, 0},
+		{64500, []config.Peer{other, usual, peer(65011, 65011)}, 65011, 2}, // FRR knows no local-as for a router of our own AS
+		{64500, []config.Peer{other, usual, anyone}, 65011, 2},
+		{64500, []config.Peer{peer(64500, 65010)}, 65010, 0}, // nor for one that has the number
+		{64500, []config.Peer{peer(64500, 65010), peer(65011, 65011)}, 65011, 1},
+		{0, []config.Peer{other, usual}, 65010, 1},
+		{64500, []config.Peer{peer(65010, 65010), peer(65011, 65011)}, 65010, 1}, // what FRR cannot do
+	} {
+		in := frr.Input{RouterID: netip.MustParseAddr("10.1.2.3")}
+		for i, p := range test.peers {
+			p.Address = netip.AddrFrom4([4]byte{192, 0, 2, byte(1 + i)})
+			in.Peerings = append(in.Peerings, frr.Peering{Peering: plan.Peering{ASN: test.document, Peer: p}})
+		}
+		got := frr.Render(in)
+		if !strings.Contains(got, fmt.Sprintf("\nrouter bgp %d\n", test.want)) || strings.Count(got, " local-as ") != test.told {
+			t.Errorf("want %d, and %d others, of %d, %v:\n%s", test.want, test.told, test.document, test.peers, got)
+		}
 	}
 }

@@ -142,8 +142,31 @@ func vrfs(all []Peering) []string {
 	return slices.Compact(out)
 }
 
-// router writes the sessions of a VRF. Its AS number is that of the first
-// peer; the others' are told by local-as.
+// routerASN returns the AS number of a VRF; others that its sessions have are
+// told by local-as. If it can be, it is the document's and not that of one of
+// the peers, because all sessions are reset when it is another one.
+func routerASN(peerings []Peering) uint32 {
+	candidates := []uint32{peerings[0].ASN}
+	for _, p := range peerings {
+		candidates = append(candidates, p.Peer.LocalASN)
+	}
+	for _, asn := range candidates {
+		if asn != 0 && suits(asn, peerings) {
+			return asn
+		}
+	}
+	return peerings[0].Peer.LocalASN
+}
+
+// suits tells whether FRR takes all sessions under an AS number: it takes a
+// local-as neither for a router of our own AS nor for one that has this number.
+func suits(asn uint32, peerings []Peering) bool {
+	return !slices.ContainsFunc(peerings, func(p Peering) bool {
+		return p.Peer.LocalASN != asn && (p.Peer.Internal() || p.Peer.ASN == asn)
+	})
+}
+
+// router writes the sessions of a VRF.
 func (b *writer) router(in Input, vrf string, tags map[place]uint32) {
 	var peerings []Peering
 	for _, p := range in.Peerings {
@@ -156,7 +179,8 @@ func (b *writer) router(in Input, vrf string, tags map[place]uint32) {
 	if vrf != "" {
 		suffix = " vrf " + vrf
 	}
-	b.line(0, "router bgp %d%s", first.LocalASN, suffix)
+	asn := routerASN(peerings)
+	b.line(0, "router bgp %d%s", asn, suffix)
 	id := in.RouterID
 	if first.RouterID.IsValid() {
 		id = first.RouterID
@@ -166,7 +190,7 @@ func (b *writer) router(in Input, vrf string, tags map[place]uint32) {
 	b.restart(peerings)
 	b.line(1, "no bgp network import-check") // no route of ours is in the kernel's table
 	for _, p := range peerings {
-		b.neighbour(p, first.LocalASN, in.Passwords)
+		b.neighbour(p, asn, in.Passwords)
 	}
 	for _, f := range []config.Family{config.IPv4, config.IPv6} {
 		b.family(f, peerings, tags)

@@ -74,7 +74,7 @@ func (m *member) follow(w plan.Peering, ending bool, now time.Time) *member {
 		m.Routes = nil
 		m.leave(w.Leaving, now)
 	case !stays:
-		m.Peer, m.Pause = w.Peer, w.Pause
+		m.ASN, m.Peer, m.Pause = w.ASN, w.Peer, w.Pause
 		if len(w.Routes) > 0 {
 			m.Routes = w.Routes
 		}
