@@ -125,6 +125,7 @@ type checks struct {
 func TestPlugin(t *testing.T) {
 	began := time.Now()
 	p := newPlugin(t)
+	eventually(t, "all announcers to be active", p.active) // one that was stale would take the address in the middle
 	s, a, o := serving(t, "plugin")
 	holder := owner(t, o)
 	eventually(t, "the Service to say that it is announced", func(context.Context) error {
@@ -156,6 +157,20 @@ func TestPlugin(t *testing.T) {
 	t.Run("UI", func(t *testing.T) { p.t = t; p.testUI(a.String(), holder) })
 	t.Run("Drain", func(t *testing.T) { p.t = t; p.testDrain(holder, a.String(), func() string { return owner(t, o) }) })
 	t.Logf("all of it took %.1f s", time.Since(began).Seconds())
+}
+
+// active returns an error unless all announcers are active.
+func (p *plugin) active(context.Context) error {
+	var got struct {
+		Members []struct{ Name, State string }
+	}
+	p.decode(&got, "members")
+	for _, m := range got.Members {
+		if m.State != "active" {
+			return fmt.Errorf("%s is %s", m.Name, m.State)
+		}
+	}
+	return nil
 }
 
 func (p *plugin) testDoctor() {
@@ -234,13 +249,13 @@ func (p *plugin) testUI(address, holder string) {
 }
 
 func (p *plugin) testDrain(holder, address string, now func() string) {
-	annotated := func() string {
+	draining := func() bool {
 		n, err := cluster.Client().CoreV1().Nodes().Get(bounded(p.t), holder, metav1.GetOptions{})
 		must(p.t, err)
-		return n.Annotations["ccm-baremetal.io/drain"]
+		return n.Annotations[drainAnnotation] == "true"
 	}
 	p.says([]string{"drain", holder, "--dry-run"}, address)
-	if annotated() != "" || now() != holder {
+	if draining() || now() != holder {
 		p.t.Errorf("a dry run drained %s", holder)
 	}
 	p.says([]string{"drain", holder}, "annotation ccm-baremetal.io/drain is true")
@@ -256,7 +271,7 @@ func (p *plugin) testDrain(holder, address string, now func() string) {
 		}
 		return nil
 	})
-	if annotated() != "" {
+	if draining() {
 		p.t.Errorf("the annotation has stayed on %s", holder)
 	}
 }
