@@ -2,6 +2,8 @@ package bgp
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
@@ -61,3 +63,22 @@ type Session struct {
 	Times, UpdatesSent, UpdatesReceived uint64
 	Uncounted                           bool
 }
+
+// NewSession returns the session of a backend that leaves sessions to another
+// program and has heard nothing of this one yet.
+func NewSession(p plan.Peering) Session {
+	return Session{
+		Peer: p.Peer.Name, Address: p.Peer.Address, Interface: p.Peer.Interface, Port: p.Peer.Port,
+		LocalASN: p.Peer.LocalASN, Internal: p.Peer.Internal(), State: Idle, Wanted: len(p.Routes),
+	}
+}
+
+// Listed sorts sessions by the peer's name. Of several with one name the first
+// remains.
+func Listed(all []Session) []Session {
+	slices.SortStableFunc(all, func(a, b Session) int { return strings.Compare(a.Peer, b.Peer) })
+	return slices.CompactFunc(all, func(a, b Session) bool { return a.Peer == b.Peer })
+}
+
+// RouterKey is what FRR tells routers apart by, whatever the peers are called.
+func RouterKey(p config.Peer) string { return p.VRF + "|" + p.Router() }

@@ -38,24 +38,21 @@ type member struct {
 	gone   time.Time // when the FRRConfiguration had it no more; zero: not yet
 }
 
-// key is what FRR tells routers apart by, whatever they are called.
-func key(p plan.Peering) string { return p.Peer.VRF + "|" + p.Peer.Router() }
-
 // update takes what is wanted. At the end of the announcer nothing is, but
 // routers that are to keep the routes of one that restarts stay as they are.
 func (r *roster) update(want []plan.Peering, ending bool, now time.Time) {
 	before := map[string]*member{}
 	for _, m := range r.members {
-		before[key(m.Peering)] = m
+		before[bgp.RouterKey(m.Peer)] = m
 	}
 	var next []*member
 	for _, w := range want {
-		m := before[key(w)]
-		delete(before, key(w))
+		m := before[bgp.RouterKey(w.Peer)]
+		delete(before, bgp.RouterKey(w.Peer))
 		next = append(next, m.become(w, ending, now))
 	}
 	for _, m := range r.members {
-		if before[key(m.Peering)] == m && !m.over {
+		if before[bgp.RouterKey(m.Peer)] == m && !m.over {
 			m.leave(now)
 			next = append(next, m)
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
@@ -156,16 +155,13 @@ func (s *Speaker) show(now time.Time, why map[string]error, trouble error) {
 			x.Since = old.Since
 		}
 		if up(x.State) && !(known && up(old.State)) {
-			s.times[key(m.Peering)]++
+			s.times[bgp.RouterKey(m.Peer)]++
 		}
-		x.Times = s.times[key(m.Peering)]
-		if !slices.ContainsFunc(out, func(o bgp.Session) bool { return o.Peer == x.Peer }) {
-			out = append(out, x)
-		}
+		x.Times = s.times[bgp.RouterKey(m.Peer)]
+		out = append(out, x)
 	}
-	slices.SortFunc(out, func(a, b bgp.Session) int { return strings.Compare(a.Peer, b.Peer) })
 	s.mu.Lock()
-	s.sessions = out
+	s.sessions = bgp.Listed(out)
 	s.mu.Unlock()
 }
 
@@ -174,10 +170,8 @@ func up(s bgp.State) bool { return s == bgp.Established || s == bgp.Leaving }
 // session is one session as frr-k8s has last told it.
 func (s *Speaker) session(m *member, heard told) bgp.Session {
 	p := m.Peer
-	x := bgp.Session{
-		Peer: p.Name, Address: p.Address, Interface: p.Interface, Port: p.Port, LocalASN: p.LocalASN, Internal: p.Internal(),
-		RouterID: p.RouterID, State: bgp.Idle, Wanted: len(m.Routes), Uncounted: true,
-	}
+	x := bgp.NewSession(m.Peering)
+	x.RouterID, x.Uncounted = p.RouterID, true
 	if m.over {
 		x.State, x.Why = bgp.Left, string(m.Leaving)
 		return x

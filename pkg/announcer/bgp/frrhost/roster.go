@@ -37,23 +37,20 @@ type member struct {
 	over   bool      // it has left
 }
 
-// key tells what FRR tells routers apart by, whatever they are called.
-func key(p plan.Peering) string { return p.Peer.VRF + "|" + p.Peer.Router() }
-
 // update takes what is wanted. At the end of the announcer nothing is, but
 // routers that keep the routes of one that restarts stay as they are.
 func (r *roster) update(want []plan.Peering, ending bool, now time.Time) {
 	before := map[string]*member{}
 	for _, m := range r.members {
-		before[key(m.Peering)] = m
+		before[bgp.RouterKey(m.Peer)] = m
 	}
 	var next []*member
 	for _, w := range want {
-		next = append(next, before[key(w)].follow(w, ending, now))
-		delete(before, key(w))
+		next = append(next, before[bgp.RouterKey(w.Peer)].follow(w, ending, now))
+		delete(before, bgp.RouterKey(w.Peer))
 	}
 	for _, m := range r.members {
-		if before[key(m.Peering)] == m && !m.over {
+		if before[bgp.RouterKey(m.Peer)] == m && !m.over {
 			m.leave(plan.Draining, now)
 			next = append(next, m)
 		}

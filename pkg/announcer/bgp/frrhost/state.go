@@ -67,23 +67,18 @@ func (s *Speaker) show(now time.Time, mute map[string]error, trouble error) {
 		if old, ok := before[x.Peer]; ok && old.State == x.State {
 			x.Since = old.Since
 		}
-		if !slices.ContainsFunc(out, func(o bgp.Session) bool { return o.Peer == x.Peer }) {
-			out = append(out, x)
-		}
+		out = append(out, x)
 	}
-	slices.SortFunc(out, func(a, b bgp.Session) int { return strings.Compare(a.Peer, b.Peer) })
 	s.mu.Lock()
-	s.sessions = out
+	s.sessions = bgp.Listed(out)
 	s.mu.Unlock()
 }
 
 // session is one session as FRR has last told it.
 func (s *Speaker) session(m *member, now time.Time) bgp.Session {
 	p := m.Peer
-	x := bgp.Session{
-		Peer: p.Name, Address: p.Address, Interface: p.Interface, Port: p.Port, LocalASN: p.LocalASN, Internal: p.Internal(),
-		RouterID: bgp.RouterID(s.o.Node, p), State: bgp.Idle, Wanted: len(m.Routes),
-	}
+	x := bgp.NewSession(m.Peering)
+	x.RouterID = bgp.RouterID(s.o.Node, p)
 	if m.over {
 		x.State, x.Why = bgp.Left, string(m.Leaving)
 		return x
