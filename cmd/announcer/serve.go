@@ -58,11 +58,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	})
 	past := record.Open(record.Options{Path: o.recordFile(), Kick: kick.ring, Log: log})
 	rekey := make(bell, 1)
-	secret := world.NewSecret(gossipSecret, rekey.ring)
-	follow := secret.Run
-	if o.insecureMembership {
-		secret, follow = nil, func(context.Context) error { return nil }
-	}
+	secret, follow := keys(o, world, rekey)
 	gossip := newGossip(gossipOptions{
 		node: o.node, api: api, world: world, secret: secret, record: past, rekey: rekey, kick: kick.ring, log: log,
 		label: o.gossipLabel(),
@@ -93,6 +89,16 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 		func(ctx context.Context) error { return kick.carry(ctx, loop.Kick) },
 		func(ctx context.Context) error { return page.Serve(ctx, public, debug) },
 	)
+}
+
+// keys returns the Secret of the gossip keys and what follows it, which is
+// nothing where gossip is in clear text.
+func keys(o options, world *source.World, rekey bell) (*source.Secret, func(context.Context) error) {
+	if o.insecureMembership {
+		return nil, func(context.Context) error { return nil }
+	}
+	secret := world.NewSecret(gossipSecret, rekey.ring)
+	return secret, secret.Run
 }
 
 // newReporters makes what tells of this node's announcements on the Services.
