@@ -34,16 +34,17 @@ type host struct {
 // need fails, or outside CI skips, a test for which something is missing.
 func need(t *testing.T, programs ...string) {
 	t.Helper()
+	without := t.Skip
+	if os.Getenv("CCM_REQUIRE_NETNS") == "1" {
+		without = t.Fatal
+	}
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
-			if os.Getenv("CCM_REQUIRE_NETNS") == "1" {
-				t.Fatal(err)
-			}
-			t.Skip(err)
+			without(err)
 		}
 	}
 	if os.Getuid() != 0 {
-		t.Skip("network namespaces need root")
+		without("network namespaces need root")
 	}
 }
 
