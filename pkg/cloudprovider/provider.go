@@ -64,6 +64,10 @@ func (p *Provider) ProviderName() string { return Name }
 // HasClusterID returns true: nothing has to be tagged.
 func (p *Provider) HasClusterID() bool { return true }
 
+// Resume tells which configuration was in force before: see service.Controller.
+// Nodes wait for Apply.
+func (p *Provider) Resume(c config.Config) { p.service.Resume(c) }
+
 // Apply puts a configuration in force, for Services and for Nodes. It returns
 // at once.
 func (p *Provider) Apply(c config.Config) {

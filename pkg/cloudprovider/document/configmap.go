@@ -145,9 +145,11 @@ func (f *follower) pass(ctx context.Context) error {
 		f.resume()
 	}
 	if obj, ok, _ := f.user.GetByKey(f.Namespace + "/" + UserConfigMap); ok { // reads from memory
-		if err := f.consider(ctx, obj.(*v1.ConfigMap)); err != nil {
-			return err
-		}
+		err = f.consider(ctx, obj.(*v1.ConfigMap))
+	}
+	f.keeper.settle() // also where it could not be judged: the last good one goes on
+	if err != nil {
+		return err
 	}
 	if document := f.keeper.inForce(); document != nil {
 		return f.store(ctx, document)
@@ -172,7 +174,7 @@ func (f *follower) resume() {
 		f.keeper.log.Warn("the accepted document cannot be read, only a new one can help", "configmap", AcceptedConfigMap, "err", err)
 		return
 	}
-	f.keeper.apply(c, document)
+	f.keeper.resume(c, document)
 }
 
 // consider offers the user's document, once if it is refused.

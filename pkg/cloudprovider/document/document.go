@@ -5,7 +5,9 @@
 //
 // What was accepted from the user's ConfigMap is stored in a second one. The
 // announcers read only that, and a restarted process begins with it, so that
-// neither ever depends on a document that nobody has checked. A document that
+// neither ever depends on a document that nobody has checked. It judges the
+// user's document first: what was edited while nobody led would else be decided
+// by the former one for a moment, and an address once given stays. A document that
 // was refused because it would change too much stays refused, over restarts and
 // changes of the leader, until somebody edits it: what it would do may look
 // harmless at another moment.
@@ -32,6 +34,11 @@ const ControllerName = "configuration-controller"
 
 // A Target is what a document configures.
 type Target interface {
+	// Resume tells, before the first Apply, which configuration was in force
+	// before this process. Impact compares with it, and nothing else may be
+	// decided by it: the document that is wanted may be another by now. It must
+	// not block.
+	Resume(c config.Config)
 	// Apply puts a configuration in force. It must not block.
 	Apply(c config.Config)
 	// Impact tells which addresses in use a configuration would take away,
@@ -71,7 +78,8 @@ type Keeper struct {
 	log    *slog.Logger
 
 	mu       sync.Mutex
-	document []byte // in force; nil: none
+	document []byte         // in force, or resumed; nil: none
+	resumed  *config.Config // that of the document if it is not in force yet
 	hash     string
 	stale    bool
 }
@@ -102,7 +110,8 @@ func (c *check) Check(*http.Request) error {
 	return nil
 }
 
-// inForce returns the document in force, nil if there is none.
+// inForce returns the document in force, or else the resumed one, nil if there
+// is none.
 func (k *Keeper) inForce() []byte {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -158,12 +167,34 @@ func MassChange(lost []string, inUse int, allowed bool) error {
 		len(lost), inUse, strings.Join(lost, "; "))
 }
 
+// resume begins with a document that was in force before. It comes into force
+// again by settle, unless another one does before.
+func (k *Keeper) resume(c config.Config, document []byte) {
+	k.target.Resume(c)
+	k.mu.Lock()
+	k.document, k.hash, k.resumed = document, c.Hash, &c
+	k.mu.Unlock()
+}
+
+// settle puts the resumed document in force if no other one has come into
+// force since.
+func (k *Keeper) settle() {
+	k.mu.Lock()
+	c := k.resumed
+	k.resumed = nil
+	k.mu.Unlock()
+	if c != nil {
+		k.target.Apply(*c)
+		k.log.Info("configuration in force", "hash", c.Hash, "was", c.Hash)
+	}
+}
+
 // apply puts a document in force.
 func (k *Keeper) apply(c config.Config, document []byte) {
 	k.target.Apply(c)
 	k.mu.Lock()
 	was := k.hash
-	k.document, k.hash, k.stale = document, c.Hash, false
+	k.document, k.hash, k.resumed, k.stale = document, c.Hash, nil, false
 	k.mu.Unlock()
 	k.log.Info("configuration in force", "hash", c.Hash, "was", was)
 }

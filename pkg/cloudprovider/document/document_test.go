@@ -38,8 +38,15 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // A target remembers what was applied, and knows of addresses in use by pool.
 type target struct {
 	mu      sync.Mutex
-	applied []string // the names of the pools of each configuration
+	resumed []string // the names of the pools of each configuration
+	applied []string // likewise
 	inUse   map[string]int
+}
+
+func (g *target) Resume(c config.Config) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.resumed = append(g.resumed, pools(c))
 }
 
 func (g *target) Apply(c config.Config) {
@@ -235,6 +242,28 @@ func TestRestartBeginsWithTheAcceptedDocument(t *testing.T) {
 	eventually(t, "the bad one is told", func() bool { return len(r.events.With("Warning")) == 1 })
 	if r.target.last() != "good" || !r.isStale() || storedWrites(c) != 0 {
 		t.Errorf("in force %q, stale %v, %d writes", r.target.last(), r.isStale(), storedWrites(c))
+	}
+}
+
+func TestDocumentEditedWhileNobodyLedIsTheOnlyOneThatDecides(t *testing.T) {
+	c := newClient(configMap(UserConfigMap, doc("new")), configMap(AcceptedConfigMap, doc("old")))
+	r := start(t, c, &target{})
+	eventually(t, "the edited one is in force", func() bool { return r.target.last() == "new" && stored(c) == doc("new") })
+	eventually(t, "that is told", func() bool { return len(r.events.With("Normal ConfigurationAccepted")) == 1 })
+	r.stop()
+	if !slices.Equal(r.target.resumed, []string{"old"}) || !slices.Equal(r.target.applied, []string{"new"}) {
+		t.Errorf("resumed %q, applied %q", r.target.resumed, r.target.applied)
+	}
+}
+
+func TestEditedDocumentThatCannotBeStoredLeavesTheAcceptedOneInForce(t *testing.T) {
+	c := newClient(configMap(UserConfigMap, doc("new")), configMap(AcceptedConfigMap, doc("old")))
+	c.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") })
+	r := start(t, c, &target{})
+	eventually(t, "the accepted one is in force", func() bool { return r.target.last() == "old" })
+	r.stop()
+	if !slices.Equal(r.target.applied, []string{"old"}) {
+		t.Errorf("applied %q", r.target.applied)
 	}
 }
 

@@ -77,8 +77,11 @@ type Controller struct {
 	latency *metrics.Histogram // from wanting an address to having it
 
 	listed     chan struct{} // closed when everything has been listed once
-	configured chan struct{} // closed when there is a configuration
+	configured chan struct{} // closed when there is a configuration, be it a resumed one
 	restored   chan struct{} // closed when it is known what the Services hold
+	begun      chan struct{} // closed when a configuration is in force, so that decisions may begin
+
+	begin func() // closes begun, once
 
 	mu      sync.Mutex
 	config  *config.Config        // nil before the first
@@ -121,11 +124,13 @@ func New(o Options) *Controller {
 		listed:     make(chan struct{}),
 		configured: make(chan struct{}),
 		restored:   make(chan struct{}),
+		begun:      make(chan struct{}),
 		refused:    map[ipam.Key]struct{}{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[ipam.Key](retryFirst, retryLast),
 			workqueue.TypedRateLimitingQueueConfig[ipam.Key]{Name: "service"}),
 	}
+	c.begin = sync.OnceFunc(func() { close(c.begun) })
 	c.balancer = NewBalancer(c.namespaceLabels)
 	c.reads = newReads(c.services)
 	c.watched = []watched{
@@ -182,8 +187,20 @@ func (c *Controller) Watch() error {
 	return nil
 }
 
+// Resume tells, before the first Apply, which configuration was in force
+// before this process. What the Services hold is registered under it, and
+// Impact compares with it; nothing is decided by it. It returns at once.
+func (c *Controller) Resume(cfg config.Config) { c.know(cfg) }
+
 // Apply puts a configuration in force. It returns at once.
 func (c *Controller) Apply(cfg config.Config) {
+	c.know(cfg)
+	c.begin()
+	c.queue.Add(world)
+}
+
+// know records the configuration.
+func (c *Controller) know(cfg config.Config) {
 	c.mu.Lock()
 	first := c.config == nil
 	c.config = &cfg
@@ -191,7 +208,6 @@ func (c *Controller) Apply(cfg config.Config) {
 	if first {
 		close(c.configured)
 	}
-	c.queue.Add(world)
 }
 
 // Impact tells which addresses in use a configuration would take away, move
@@ -221,8 +237,8 @@ func (c *Controller) Impact(ctx context.Context, cfg config.Config) (lost []stri
 }
 
 // Run works until ctx ends. Before anything is decided, the Services and all
-// else have been listed, there is a configuration, and everything that Services
-// hold is registered.
+// else have been listed, everything that Services hold is registered, and a
+// configuration is in force.
 func (c *Controller) Run(ctx context.Context) {
 	defer c.queue.ShutDown()
 	for _, f := range c.own {
@@ -240,6 +256,12 @@ func (c *Controller) Run(ctx context.Context) {
 	case <-c.configured:
 	}
 	c.restore()
+	select {
+	case <-ctx.Done():
+		return
+	case <-c.begun:
+	}
+	c.configure() // what was resumed may have been replaced
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	for range max(1, c.workers) {

@@ -35,6 +35,29 @@ func TestB025NothingIsDecidedBeforeAllServicesAreRead(t *testing.T) {
 	}
 }
 
+func TestResumedConfigurationDecidesNothing(t *testing.T) {
+	api := newAPIServer()
+	api.create(lb("old", given(time.Hour, "192.0.2.10")))
+	api.create(lb("new"))
+	l := lead(t, api, "")
+	l.Resume(load(t, pool(5)))
+	if lost, inUse, err := l.Impact(t.Context(), load(t, "services: {handleUnclassed: false}\n"+pool(5))); err != nil || len(lost) != 1 || inUse != 1 {
+		t.Errorf("would lose %q of %d, %v", lost, inUse, err)
+	}
+	time.Sleep(200 * time.Millisecond)
+	if n := api.patched(); n != 0 {
+		t.Fatalf("%d writes before a configuration was in force", n)
+	}
+	l.Apply(load(t, "pools:\n- name: public\n  addresses: [198.51.100.10-198.51.100.19]\n"))
+	if got := api.awaitAddress(t, "web/new"); got != "198.51.100.10" {
+		t.Errorf("the new service got %s, want one of the configuration in force", got)
+	}
+	api.awaitReason(t, "web/old", "AddressOutsidePools")
+	if got := api.address(t, "web/old"); got != "192.0.2.10" {
+		t.Errorf("the old service has %s now", got)
+	}
+}
+
 func TestB023RestartMovesNothingWhateverTheOrder(t *testing.T) {
 	for _, size := range []struct{ pool, services, restarts int }{{2, 3, 20}, {40, 50, 5}} {
 		t.Run(fmt.Sprintf("%d services, %d addresses", size.services, size.pool), func(t *testing.T) {
