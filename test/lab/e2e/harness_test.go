@@ -28,10 +28,10 @@ const patience = 2 * time.Minute
 // askEvery is the interval at which observers ask for an address.
 const askEvery = 20 * time.Millisecond
 
-// bounded returns a context for one wait.
+// bounded returns a context for one wait. It may be used in cleanups.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -44,7 +44,7 @@ func eventually(t *testing.T, what string, ok func(ctx context.Context) error) {
 
 func eventuallyWithin(t *testing.T, limit time.Duration, what string, ok func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
 	defer cancel()
 	for {
 		err := ok(ctx)

@@ -67,6 +67,7 @@ func reinstall(t *testing.T) {
 	}
 	startMissing(t)
 	must(t, installed.Ready(ctx))
+	inForce(t, document)
 }
 
 // metalLB makes a cluster that has never seen us, and has MetalLB.
