@@ -56,8 +56,9 @@ bench: ## Run the benchmarks, each beside what it is compared with
 	go test -run '^$$' -bench . -benchmem ./pkg/...
 
 .PHONY: soak
-soak: ## Run the lab tests longer and more often (about two hours)
+soak: ## Run the tests of membership and of the lab longer and more often, and judge times (about two hours)
 	@scripts/need
+	@CCM_SOAK=1 go test -count=1 -timeout 1h ./pkg/announcer/membership
 	@CCM_SOAK=1 scripts/test lab
 
 .PHONY: clean

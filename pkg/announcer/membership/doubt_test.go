@@ -79,6 +79,7 @@ func TestDoubtsEnd(t *testing.T) {
 // is dead. That one remains a member, and does not settle for it.
 func TestOldNewsOfADeathChangeNothing(t *testing.T) {
 	c := newCluster(t)
+	c.detection = config.WAN
 	said := &spy{}
 	c.log = slog.New(said)
 	c.know("a", "b", "c")

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -150,11 +149,7 @@ func TestDeathIsDetected(t *testing.T) {
 		c.start(c.options(victim))
 		c.converge()
 	}
-	middle, worst := median(times)
-	t.Logf("fast, until the last of four survivors knew: median %s, worst %s of %d", middle, worst, len(times))
-	if middle > 3*time.Second {
-		t.Errorf("median is %s, want about 0.95 s", middle)
-	}
+	hold(t, "fast, until the last of four survivors knew", time.Second, times...)
 }
 
 // TestARestartIsNoReturn: only who is the same process as before returns.
@@ -178,7 +173,9 @@ func TestARestartIsNoReturn(t *testing.T) {
 
 // TestSimultaneousUpdatesArriveEverywhere: memberlist loses updates that are
 // queued at the same time, until the next full exchange. There is none here:
-// published once and all of one length, they are lost in every second round.
+// published once and all of one length, they are lost in every second round, and
+// what is lost never comes. So that each of 380 updates arrives is what this
+// judges in every run; within what time, see hold.
 func TestSimultaneousUpdatesArriveEverywhere(t *testing.T) {
 	c := newCluster(t)
 	c.detection = config.WAN
@@ -200,7 +197,7 @@ func TestSimultaneousUpdatesArriveEverywhere(t *testing.T) {
 	c.converge()
 	var times []time.Duration
 	rounds := 5
-	if os.Getenv("CCM_SOAK") != "" {
+	if soak() {
 		rounds = 100
 	}
 	for round := range rounds {
@@ -219,11 +216,7 @@ func TestSimultaneousUpdatesArriveEverywhere(t *testing.T) {
 			return ""
 		}))
 	}
-	middle, worst := median(times)
-	t.Logf("20 updates at once in all 20 views: median %s, worst %s of %d", middle, worst, len(times))
-	if middle > 2*time.Second {
-		t.Errorf("median is %s, want within 1 s", middle)
-	}
+	hold(t, "20 updates at once in all 20 views", time.Second, times...)
 }
 
 // TestFiftyMembersFindEachOther: they start at once, as after a power failure,
@@ -265,11 +258,7 @@ func TestDrainingIsKnownAtOnce(t *testing.T) {
 		c.live[name].Publish(State{Draining: true})
 		times = append(times, c.eventually(drained(name, true)))
 	}
-	middle, worst := median(times)
-	t.Logf("draining known to all of 6: median %s, worst %s of %d", middle, worst, len(times))
-	if middle > time.Second {
-		t.Errorf("median is %s, want within 200 ms", middle)
-	}
+	hold(t, "draining known to all of 6", 200*time.Millisecond, times...)
 	for _, name := range c.names() {
 		c.leave(name)
 	}
@@ -302,11 +291,7 @@ func TestLeaveIsSeenAsLeaveAtOnce(t *testing.T) {
 		r.cancel()
 		<-r.done
 	}
-	middle, worst := median(times)
-	t.Logf("departure known to all: median %s, worst %s of %d", middle, worst, len(times))
-	if middle > time.Second {
-		t.Errorf("median is %s, want within 200 ms", middle)
-	}
+	hold(t, "departure known to all", 200*time.Millisecond, times...)
 	c.eventually(func() string {
 		text := log.String()
 		if strings.Contains(text, "member lost") || strings.Count(text, "member left") != 4 {
@@ -404,13 +389,11 @@ func TestLinksReachEverybody(t *testing.T) {
 	c.eventually(sees("a", nil)) // the new process has told nothing yet
 	c.live["a"].Publish(State{Links: exampleLinks()})
 	restarted := c.eventually(sees("a", exampleLinks()))
-	t.Logf("links known to all: first %s, changed %s, 60 links %s, to a newcomer %s, after a restart %s",
-		told, changed, large, newcomer, restarted)
-	for _, took := range []time.Duration{told, changed, large, newcomer, restarted} {
-		if took > 4*time.Second {
-			t.Errorf("took %s, want within a second", took)
-		}
-	}
+	hold(t, "links known to all", time.Second, told)
+	hold(t, "changed links", time.Second, changed)
+	hold(t, "60 links", time.Second, large)
+	hold(t, "to a newcomer", time.Second, newcomer)
+	hold(t, "after a restart", time.Second, restarted)
 }
 
 // TestLostLinksAreAskedFor: neither the message on change nor the full
