@@ -116,7 +116,7 @@ func (o *object) ciliumRestart(p *peer) {
 
 func (o *object) ciliumPassword(p *peer) {
 	if p.PasswordSecret = o.text("authSecretRef"); p.PasswordSecret != "" {
-		o.note("authSecretRef", "the Secret %s is read in the namespace of the announcer: copy it there", p.PasswordSecret)
+		p.password = o.at("authSecretRef")
 	}
 }
 

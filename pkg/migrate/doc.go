@@ -3,7 +3,8 @@
 // in, a text and remarks out.
 //
 // Understood are MetalLB (custom resources, the ConfigMap that was before them,
-// values of its Helm chart), kube-vip's ConfigMap, Cilium (pools, layer 2
+// values of its Helm chart; of its speakers and of frr-k8s, which FRR it uses),
+// kube-vip's ConfigMap, Cilium (pools, layer 2
 // policies, both generations of BGP resources) and PureLB.
 //
 // Nothing is dropped in silence. What a source says and the document does not
@@ -79,6 +80,8 @@ func Import(sources []Source) (Result, error) {
 	im.purelb()
 	im.services()
 	im.strangers()
+	im.echoes()
+	im.chooseBackend()
 	if len(im.faults) == 0 && len(im.pools) == 0 {
 		im.fault(Remark{Message: "no pool of addresses was found that can be carried over: there is nothing to make a document of"})
 	}
@@ -145,8 +148,12 @@ type importer struct {
 	pools       []pool
 	adverts     []advertisement
 	peers       []peer
+	profiles    []bfdProfile
 	communities map[string]string // what names for them stand for
 	class       string
+
+	speaker config.Backend // what speaks BGP in the source: FRR or FRRK8s; empty: it does not show
+	backend config.Backend // of the document; empty: the default one
 
 	losses, notes, faults []Remark
 }

@@ -72,12 +72,17 @@ type bgpRule struct {
 }
 
 type bgp struct {
-	Peers []peer `yaml:"peers,omitempty"`
+	Backend     config.Backend `yaml:"backend,omitempty"`
+	LocalASN    uint64         `yaml:"localASN,omitempty"`
+	BFDProfiles []bfdProfile   `yaml:"bfdProfiles,omitempty"`
+	Peers       []peer         `yaml:"peers,omitempty"`
 }
 
 type peer struct {
 	Name            string   `yaml:"name"`
-	Address         string   `yaml:"address"`
+	Address         string   `yaml:"address,omitempty"`
+	Interface       string   `yaml:"interface,omitempty"`
+	VRF             string   `yaml:"vrf,omitempty"`
 	ASN             any      `yaml:"asn"`
 	Port            uint64   `yaml:"port,omitempty"`
 	LocalASN        uint64   `yaml:"localASN,omitempty"`
@@ -89,10 +94,18 @@ type peer struct {
 	Multihop        uint64   `yaml:"multihop,omitempty"`
 	PasswordSecret  string   `yaml:"passwordSecret,omitempty"`
 	GracefulRestart string   `yaml:"gracefulRestart,omitempty"`
+	BFDProfile      string   `yaml:"bfdProfile,omitempty"`
 	Families        []string `yaml:"families,omitempty,flow"`
 	NodeSelector    []string `yaml:"nodeSelector,omitempty,flow"`
 
-	old string // what it was called
+	old      string // what it was called
+	password Remark // where the source names its password; the message is not known yet
+	plain    bool   // the password itself stands there
+}
+
+// internal tells whether the router is in our own AS.
+func (p peer) internal() bool {
+	return p.ASN == p.LocalASN || p.ASN == string(config.Internal)
 }
 
 // document puts together what has been collected.
@@ -102,8 +115,8 @@ func (im *importer) document() ([]byte, error) {
 	if im.class != "" {
 		d.Services = &services{Class: im.class}
 	}
-	if len(im.peers) > 0 {
-		d.BGP = &bgp{Peers: im.peers}
+	if len(im.peers)+len(im.profiles) > 0 {
+		d.BGP = im.routers()
 	}
 	var b bytes.Buffer
 	out := yaml.NewEncoder(&b)
@@ -112,6 +125,26 @@ func (im *importer) document() ([]byte, error) {
 		return nil, err
 	}
 	return b.Bytes(), out.Close()
+}
+
+// routers returns how BGP is spoken. Our AS number is said once, and again only
+// by sessions with another one: with an FRR it is the number of the router, which
+// must not depend on which sessions there are.
+func (im *importer) routers() *bgp {
+	b := &bgp{Backend: im.backend, BFDProfiles: im.profiles, Peers: slices.Clone(im.peers)}
+	count := map[uint64]int{}
+	for _, p := range im.peers {
+		count[p.LocalASN]++
+		if count[p.LocalASN] > count[b.LocalASN] {
+			b.LocalASN = p.LocalASN
+		}
+	}
+	for i := range b.Peers {
+		if b.Peers[i].LocalASN == b.LocalASN {
+			b.Peers[i].LocalASN = 0
+		}
+	}
+	return b
 }
 
 // nowhere selects no Node: there is no label that is there and missing.

@@ -2,9 +2,11 @@ package migrate
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
@@ -20,17 +22,20 @@ const farRestart = "120s"
 
 // metallb carries over MetalLB, in all the forms that it has had.
 func (im *importer) metallb() {
+	im.metallbSpeaker()
 	im.metallbCommunities()
 	im.metallbPools()
+	for _, o := range im.of("metallb.io", "BFDProfile") {
+		spec := o.part("spec")
+		im.metallbProfile(spec, o.name, func(key string) string { return key })
+		finish(o, spec)
+	}
 	im.metallbPeers()
 	for _, o := range im.of("metallb.io", "L2Advertisement") {
 		im.l2Advertisement(o)
 	}
 	for _, o := range im.of("metallb.io", "BGPAdvertisement") {
 		im.bgpAdvertisement(o)
-	}
-	for _, o := range im.of("metallb.io", "BFDProfile") {
-		o.lose("", "BFD is not carried over: it takes another backend than the default one (bgp.backend) and a profile in bgp.bfdProfiles. Without it a router that dies is noticed when its hold time ends, so set a short holdTime")
 	}
 	for _, o := range im.objects {
 		switch {
@@ -131,15 +136,12 @@ func (im *importer) oldKindAdvertises(o, spec *object) {
 func (im *importer) metallbPeers() {
 	for _, o := range im.of("metallb.io", "BGPPeer") {
 		spec := o.part("spec")
-		p := peer{old: o.name, Address: spec.text("peerAddress"), Port: spec.number("peerPort", 65535)}
+		p := peer{old: o.name, Address: spec.text("peerAddress"), Interface: spec.text("interface"), VRF: spec.text("vrf"), Port: spec.number("peerPort", 65535)}
 		p.LocalASN = spec.asn("myASN")
-		if presented := spec.asn("localASN"); presented != 0 {
-			p.LocalASN = presented
-			spec.note("localASN", "routers see only this AS number of us, so it takes the place of myASN")
-		}
 		spec.peerASN(&p, "peerASN", "dynamicASN")
-		p.RouterID, p.SourceAddress = spec.text("routerID"), spec.text("sourceAddress")
-		p.HoldTime, p.KeepaliveTime, p.ConnectTime = spec.duration("holdTime"), spec.duration("keepaliveTime"), spec.duration("connectTime")
+		im.metallbIdentity(spec, &p)
+		p.RouterID, p.ConnectTime = spec.text("routerID"), spec.duration("connectTime")
+		spec.times(&p, "holdTime", "keepaliveTime")
 		spec.multihop(&p, "ebgpMultiHop")
 		if spec.boolean("enableGracefulRestart", false) {
 			p.GracefulRestart = farRestart
@@ -149,10 +151,42 @@ func (im *importer) metallbPeers() {
 		}
 		spec.passwords(&p, spec.object("passwordSecret").secretName())
 		p.NodeSelector = spec.selectors("nodeSelectors")
-		spec.peerLosses("bfdProfile")
+		im.bfd(spec, &p, "bfdProfile")
 		spec.skip("disableMP")
 		im.addPeer(spec, p)
 		finish(o, spec)
+	}
+}
+
+// metallbIdentity reads as what a router sees us, apart from myASN.
+func (im *importer) metallbIdentity(spec *object, p *peer) {
+	if im.speaker == config.FRRK8s {
+		spec.drop("MetalLB up to 0.16 does not use it in frr-k8s mode, so it is left out: add it to the peer if its router does expect it", "localASN", "sourceAddress")
+		return
+	}
+	if presented := spec.asn("localASN"); presented != 0 {
+		p.LocalASN = presented
+		spec.note("localASN", "routers see only this AS number of us, so it takes the place of myASN")
+	}
+	p.SourceAddress = spec.text("sourceAddress")
+	if p.SourceAddress != "" && p.Interface != "" {
+		spec.lose("sourceAddress", "an unnumbered session is between link-local addresses")
+		p.SourceAddress = ""
+	}
+}
+
+// times reads the times of a session. One that has only the time between signs
+// of life is given up after three of them, as in the source.
+func (o *object) times(p *peer, hold, keepalive string) {
+	p.HoldTime, p.KeepaliveTime = o.duration(hold), o.duration(keepalive)
+	h, _ := time.ParseDuration(p.HoldTime) // both are empty, or as duration writes them
+	k, _ := time.ParseDuration(p.KeepaliveTime)
+	switch {
+	case k > 0 && h == 0:
+		p.HoldTime = fmt.Sprintf("%ds", int(3*k.Seconds()))
+	case 3*k > h:
+		o.lose(keepalive, "more than a third of the hold time of %s, so that one lost packet would end the session: a third is taken", p.HoldTime)
+		p.KeepaliveTime = ""
 	}
 }
 
@@ -179,11 +213,14 @@ func (o *object) multihop(p *peer, key string) {
 	if !o.boolean(key, false) {
 		return
 	}
-	if p.ASN == p.LocalASN {
+	switch {
+	case p.internal():
 		o.lose(key, "it has no effect on a router of our own AS, which may be any number of hops away")
-		return
+	case p.Interface != "":
+		o.lose(key, "it has no effect on an unnumbered session, which does not leave the link")
+	default:
+		p.Multihop = ttlAnyHops
 	}
-	p.Multihop = ttlAnyHops
 }
 
 // passwords reads where the password of a session is. Its value is not looked at.
@@ -193,25 +230,20 @@ func (o *object) passwords(p *peer, secret string) {
 		o.fault("password", "password and passwordSecret are both set: remove one")
 	case plain:
 		p.PasswordSecret = unique("bgp-"+p.old, map[string]bool{})
-		o.lose("password", "a password is not written into a document: put it into the Secret %s beside the announcer, under the key password", p.PasswordSecret)
+		p.password, p.plain = o.at("password"), true
 	case secret != "":
-		p.PasswordSecret = secret
-		o.note("passwordSecret", "the Secret %s is read in the namespace of the announcer: copy it there", secret)
+		p.PasswordSecret, p.password = secret, o.at("passwordSecret")
 	}
-}
-
-func (o *object) peerLosses(bfd string) {
-	if profile := o.text(bfd); profile != "" {
-		o.lose(bfd, "BFD is not carried over: it takes another backend than the default one (bgp.backend) and a profile in bgp.bfdProfiles. Without it a router that dies is noticed when its hold time ends, so set a short holdTime")
-	}
-	o.drop("a session in a VRF takes another backend than the default one: bgp.backend and bgp.peers[].vrf", "vrf")
-	o.drop("a session without an address (unnumbered) takes another backend than the default one: bgp.backend and bgp.peers[].interface", "interface")
 }
 
 // addPeer takes in a router.
 func (im *importer) addPeer(o *object, p peer) {
-	if p.Address == "" {
+	switch {
+	case p.Address == "" && p.Interface == "":
 		o.lose("", "the router has no address, so there is no session with it")
+		return
+	case p.Address != "" && p.Interface != "":
+		o.fault("interface", "there is a peerAddress too: which of them is meant cannot be told")
 		return
 	}
 	if len(p.NodeSelector) == 0 && (p.RouterID != "" || p.SourceAddress != "") {
@@ -303,7 +335,7 @@ func (im *importer) route(o *object, r *bgpRule, length, lengthV6, preference st
 	r.LocalPref = o.number(preference, 1<<32-1)
 	r.Communities = im.known(o, "communities")
 	for _, p := range im.peers {
-		if r.LocalPref != 0 && p.ASN != p.LocalASN && (len(r.Peers) == 0 || slices.Contains(r.Peers, p.Name)) {
+		if r.LocalPref != 0 && !p.internal() && (len(r.Peers) == 0 || slices.Contains(r.Peers, p.Name)) {
 			o.note(preference, "the peer %s is of another AS: it never hears of a local preference", p.Name)
 		}
 	}

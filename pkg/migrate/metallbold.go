@@ -1,9 +1,12 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // metallbConfigMap reads MetalLB's configuration up to 0.12. It is taken from
@@ -58,7 +61,7 @@ func (im *importer) bare(o *object) {
 		return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(keys, n) })
 	}
 	switch {
-	case has("configInline", "existingConfigMap", "arpAddresses"):
+	case has("configInline", "existingConfigMap", "arpAddresses", "frrk8s", "speaker"):
 		im.helmValues(o)
 	case has("address-pools", "peers", "bgp-communities"):
 		im.metallbOld(o)
@@ -67,7 +70,8 @@ func (im *importer) bare(o *object) {
 	}
 }
 
-// helmValues reads the values of MetalLB's chart up to 0.12.
+// helmValues reads the values of MetalLB's chart. Up to 0.12 they may have the
+// configuration in them.
 func (im *importer) helmValues(o *object) {
 	if o.has("existingConfigMap") {
 		if o.has("configInline") {
@@ -85,6 +89,7 @@ func (im *importer) helmValues(o *object) {
 		im.adverts = append(im.adverts, advertisement{Name: "layer2", Pools: []string{"default"}, product: productMetalLB, Layer2: &layer2{}})
 	}
 	im.class = o.text("loadBalancerClass")
+	o.skip("frrk8s") // metallbSpeaker has read it
 	for _, key := range o.keys() {
 		if !o.asked[key] {
 			o.skip(key)
@@ -103,7 +108,9 @@ func (im *importer) metallbOld(o *object) {
 		im.alias(o, name, aliases.text(name))
 	}
 	for _, profile := range o.items("bfd-profiles") {
-		profile.lose("", "BFD is not carried over: it takes another backend than the default one (bgp.backend) and a profile in bgp.bfdProfiles. Without it a router that dies is noticed when its hold time ends, so set a short holdTime")
+		im.speaker = cmp.Or(im.speaker, config.FRR) // it took FRR, and there was no frr-k8s yet
+		im.metallbProfile(profile, profile.text("name"), dashed)
+		profile.done()
 	}
 	for i, p := range o.items("peers") {
 		im.oldPeer(p, i)
@@ -119,11 +126,11 @@ func (im *importer) oldPeer(o *object, i int) {
 	p.LocalASN = o.asn("my-asn")
 	p.ASN = o.asn("peer-asn")
 	p.RouterID, p.SourceAddress = o.text("router-id"), o.text("source-address")
-	p.HoldTime, p.KeepaliveTime = o.duration("hold-time"), o.duration("keepalive-time")
+	o.times(&p, "hold-time", "keepalive-time")
 	o.multihop(&p, "ebgp-multihop")
 	o.passwords(&p, "")
 	p.NodeSelector = o.selectors("node-selectors")
-	o.peerLosses("bfd-profile")
+	im.bfd(o, &p, "bfd-profile")
 	im.addPeer(o, p)
 	o.done()
 }

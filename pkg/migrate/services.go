@@ -88,7 +88,8 @@ func within(text string, address netip.Addr) bool {
 // strangers tells of objects that are no configuration of anything known here.
 func (im *importer) strangers() {
 	for _, o := range im.objects {
-		known := slices.Contains(kinds[o.group], o.kind)
+		_, speakers := o.bgpType()
+		known := slices.Contains(kinds[o.group], o.kind) || speakers
 		switch _, product := kinds[o.group]; {
 		case known || o.kind == "" && o.group == "":
 		case product && o.group != "v1":
@@ -107,5 +108,6 @@ var kinds = map[string][]string{
 		"CiliumLoadBalancerIPPool", "CiliumL2AnnouncementPolicy", "CiliumBGPPeeringPolicy", "CiliumBGPClusterConfig",
 		"CiliumBGPPeerConfig", "CiliumBGPAdvertisement", "CiliumBGPNodeConfigOverride",
 	},
+	groupFRRK8s: {"FRRConfiguration", "FRRK8sConfiguration", "FRRNodeState", "BGPSessionState"},
 	"purelb.io": {"ServiceGroup", "LBNodeAgent"},
 }
