@@ -14,7 +14,7 @@ import (
 )
 
 // foreign are the objects of other products in a cluster: of each the paths
-// under which an API server may serve it, the newest first.
+// under which an API server may have it, of which the first that is there counts.
 var foreign = [][]string{
 	{"/apis/metallb.io/v1beta1/ipaddresspools"},
 	{"/apis/metallb.io/v1beta1/addresspools"},
@@ -24,6 +24,8 @@ var foreign = [][]string{
 	{"/apis/metallb.io/v1beta1/communities"},
 	{"/apis/metallb.io/v1beta1/bfdprofiles"},
 	{"/api/v1/namespaces/metallb-system/configmaps/config"},
+	{"/apis/apps/v1/namespaces/metallb-system/daemonsets/speaker", "/apis/apps/v1/namespaces/metallb-system/daemonsets/metallb-speaker"}, // by manifests, by its chart
+	{"/apis/frrk8s.metallb.io/v1beta1/frrconfigurations"},
 	{"/api/v1/namespaces/kube-system/configmaps/kubevip"},
 	{"/api/v1/namespaces/kube-system/configmaps/plndr"},
 	{"/apis/cilium.io/v2/ciliumloadbalancerippools", "/apis/cilium.io/v2alpha1/ciliumloadbalancerippools"},

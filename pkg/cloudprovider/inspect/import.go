@@ -36,6 +36,8 @@ standard error output, or to the file that --report names:
   fault  it cannot be understood: there is no document
 
 An unknown key is a loss, never silence. The document always passes check-config.
+BFD, sessions in VRFs and unnumbered ones take more than the announcer's own BGP:
+then the document has bgp.backend, and a note says why that one and what it takes.
 Passwords are neither printed nor written: the document names a Secret, and a loss
 says which one to make.
 

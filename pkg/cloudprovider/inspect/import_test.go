@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -111,6 +112,39 @@ func TestImportFromAClusterSaysWhoKeepsItsAddress(t *testing.T) {
 	}
 	if strings.Contains(stdout, "null") {
 		t.Errorf("a null in %s", stdout)
+	}
+}
+
+// What MetalLB's speakers run with is read too: it decides which backend has BFD.
+func TestImportFromAClusterSeesWhichFRRMetalLBUses(t *testing.T) {
+	list := func(kind string, spec map[string]any) map[string]any {
+		return map[string]any{"apiVersion": "metallb.io/v1beta1", "kind": kind + "List",
+			"items": []any{map[string]any{"apiVersion": "metallb.io/v1beta1", "kind": kind, "metadata": map[string]any{"name": "one"}, "spec": spec}}}
+	}
+	env := []any{map[string]any{"name": "METALLB_NODE_NAME"}, map[string]any{"name": "METALLB_BGP_TYPE", "value": "frr-k8s"}}
+	kubeconfig := fakeapi.Serve(t, map[string]any{
+		"/api/v1/services":                           v1.ServiceList{},
+		"/api/v1/nodes":                              v1.NodeList{Items: []v1.Node{{}}},
+		"/api/v1/namespaces":                         v1.NamespaceList{},
+		"/apis/metallb.io/v1beta1/ipaddresspools":    list("IPAddressPool", map[string]any{"addresses": []string{"192.0.2.0/29"}}),
+		"/apis/metallb.io/v1beta1/bgpadvertisements": list("BGPAdvertisement", map[string]any{}),
+		"/apis/metallb.io/v1beta2/bgppeers":          list("BGPPeer", map[string]any{"myASN": 64500, "peerASN": 64501, "peerAddress": "198.51.100.1", "bfdProfile": "one"}),
+		"/apis/metallb.io/v1beta1/bfdprofiles":       list("BFDProfile", map[string]any{"receiveInterval": 100}),
+		"/apis/apps/v1/namespaces/metallb-system/daemonsets/metallb-speaker": map[string]any{
+			"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": map[string]any{"name": "metallb-speaker", "namespace": "metallb-system"},
+			"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "speaker", "env": env}}}}},
+		},
+	})
+	stdout, stderr, err := importRun(t, "", "--cluster", "--kubeconfig", kubeconfig)
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr)
+	}
+	c, err := config.Load([]byte(stdout))
+	if err != nil || c.BGP.Backend != config.FRRK8s || c.BGP.Peers[0].BFD == nil || c.BGP.Peers[0].BFD.ReceiveInterval != 100*time.Millisecond {
+		t.Errorf("%v: %s", err, stdout)
+	}
+	if !strings.Contains(stderr, "note: the new document: bgp.backend: frr-k8s, for BFD") {
+		t.Errorf("the report does not say why:\n%s", stderr)
 	}
 }
 
