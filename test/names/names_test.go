@@ -183,6 +183,29 @@ func TestEveryReasonOfAnEventIsKnown(t *testing.T) {
 	}
 }
 
+// The reasons of the condition Announced that the announcers have for themselves
+// say in their comment with which status they come.
+func TestEveryReasonOfAnnouncedIsExplained(t *testing.T) {
+	page, err := os.ReadFile(root + "/docs/reference/services.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for _, c := range constants(t, "pkg/announcer/status") {
+		status, _, said := strings.Cut(c.comment, ": ")
+		if !said || status != "True" && status != "False" {
+			continue
+		}
+		rows++
+		if row := "| " + status + " | `" + c.value + "` |"; !strings.Contains(string(page), row) {
+			t.Errorf("docs/reference/services.md has no row %q: %s", row, c.comment)
+		}
+	}
+	if rows < 5 {
+		t.Errorf("there are %d reasons", rows)
+	}
+}
+
 // Whoever meets a reason of the CCM's condition finds out what to do about it.
 func TestEveryReasonOfAllocatedIsExplained(t *testing.T) {
 	page, err := os.ReadFile(root + "/docs/reference/services.md")
