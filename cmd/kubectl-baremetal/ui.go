@@ -163,6 +163,10 @@ type uiPool struct {
 	Percent int
 }
 
+// Total and Left are its sizes, as far as addresses can be counted.
+func (p uiPool) Total() string { return inspect.Count(p.Size) }
+func (p uiPool) Left() string  { return inspect.Count(p.Free) }
+
 // Full tells whether the pool deserves a look.
 func (p uiPool) Full() bool { return p.Percent >= 90 || p.Waiting > 0 }
 

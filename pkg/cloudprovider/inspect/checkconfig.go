@@ -367,7 +367,7 @@ func located(fault config.Error) string {
 	return text
 }
 
-// count shows how many addresses there are, as far as that can be counted.
+// Count shows how many addresses there are, as far as that can be counted.
 func Count(size uint64) string {
 	const most = 1<<63 - 1
 	if size == most {
