@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -70,16 +71,16 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 func (f *fakeAPI) start() {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	server := httptest.NewUnstartedServer(f)
-	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
-	if f.address != "" {
-		l, err := net.Listen("tcp", f.address)
-		if err != nil {
-			f.t.Fatalf("listen again: %v", err)
-		}
-		server.Listener.Close()
-		server.Listener = l
+	if f.address == "" {
+		// Not 127.0.0.1, where the kernel may give the port to somebody else's
+		// connection while this server is away.
+		f.address = fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	}
+	l, err := net.Listen("tcp", f.address)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: f, BaseContext: func(net.Listener) context.Context { return ctx }}}
 	server.Start()
 	f.address = server.Listener.Addr().String()
 	f.server, f.end = server, cancel
