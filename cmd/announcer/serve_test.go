@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -211,19 +212,29 @@ func (r *running) signal(t *testing.T, s os.Signal) {
 	}
 }
 
-// port returns one that was free a moment ago.
+// givenPorts are those that port has returned.
+var givenPorts sync.Map
+
+// port returns one that is free, and that the kernel gives to nobody who asks for
+// any: it lies below those.
 func port(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := fmt.Sprint(20000 + rand.IntN(12000))
+		if _, given := givenPorts.LoadOrStore(port, true); given {
+			continue
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return port
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	t.Fatal("no port is free")
+	return ""
 }
 
 // says waits until a path of the announcer answers with a text that contains part.
