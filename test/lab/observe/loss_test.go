@@ -38,9 +38,9 @@ func TestEcho(t *testing.T) {
 	}
 	e := StartEcho(conn, 100)
 	time.Sleep(time.Second)
-	loss := e.Stop(500 * time.Millisecond)
+	loss := e.Stop(3 * time.Second)
 	if loss.Sent < 40 || len(loss.Lost) != 10 || loss.Duplicates != 1 {
-		t.Errorf("%v, want ten lost and one twice", loss)
+		t.Fatalf("%v, want ten lost and one twice", loss)
 	}
 	if span := loss.Lost[9].Sub(loss.Lost[0]); loss.Longest <= span {
 		t.Errorf("longest gap %v, want it to last until the next answered datagram, more than %v", loss.Longest, span)
@@ -61,7 +61,7 @@ func TestSeries(t *testing.T) {
 		<-ctx.Done() // attempts overlap, and each ends by its own patience
 		return failure
 	})
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond)
 	attempts := s.Stop()
 	if len(attempts) < 2 || len(attempts.Failed()) != len(attempts) {
 		t.Errorf("%v", attempts)

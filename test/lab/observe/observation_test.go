@@ -81,7 +81,7 @@ func TestObservation(t *testing.T) {
 func TestAlone(t *testing.T) {
 	x := newTape()
 	x.zero = time.Now().Add(-10 * time.Second)
-	for ms := 0; ms < 9900; ms += 20 {
+	for ms := 0; ms < 30000; ms += 20 { // until long after the test
 		sender := ms / 20 % 3
 		x.ask(sender, ms)
 		x.hear(ourMAC, x.senders[sender], ms+1)
@@ -98,8 +98,8 @@ func TestAlone(t *testing.T) {
 	}{
 		{from: 3000, quiet: time.Second, since: 7002, ok: true},
 		{from: 8000, quiet: time.Second, since: 8000, ok: true},
-		{from: 3000, quiet: 5 * time.Second, since: 3000}, // two in that time
-		{from: 9500, quiet: time.Second, since: 9500},     // too early to say
+		{from: 3000, quiet: 7 * time.Second, since: 3000}, // two in that time
+		{from: 19500, quiet: time.Second, since: 19500},   // too early to say
 	} {
 		mac, since, ok := x.Alone(x.at(c.from), c.quiet)
 		if ok != c.ok || ok && mac != us || !since.Equal(x.at(c.since)) {
