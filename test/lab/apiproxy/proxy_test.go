@@ -39,7 +39,10 @@ func start(t *testing.T) (*Proxy, *server, *http.Client, string) {
 	behind := httptest.NewUnstartedServer(s)
 	behind.EnableHTTP2 = true
 	behind.StartTLS()
-	t.Cleanup(behind.Close)
+	t.Cleanup(func() {
+		behind.CloseClientConnections() // a watch would never end
+		behind.Close()
+	})
 	target, err := url.Parse(behind.URL)
 	if err != nil {
 		t.Fatal(err)
