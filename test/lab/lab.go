@@ -54,6 +54,7 @@ type Lab struct {
 	processes map[string]*Process
 	closers   []io.Closer // what holds sockets in the namespaces
 	choosing  sync.Mutex  // held while the addresses of a pod are chosen
+	audited   lengths     // of the audit log
 }
 
 // Up makes a lab and returns when its API server, controller-manager and
