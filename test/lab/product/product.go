@@ -222,7 +222,7 @@ func (p *Product) Announcer(node string) *lab.Process {
 // Stop ends every process of the product by SIGTERM, all at once, and waits
 // for their ends; one that takes too long is killed and named in the error.
 func (p *Product) Stop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // the grace that the manifests have the kubelet give
 	defer cancel()
 	var mine []*lab.Process
 	for _, process := range p.Lab.Processes() {
