@@ -38,13 +38,15 @@ func (q question) peer() Peer   { return q.peers[q.i] }
 // What is not honoured must not look as if it was.
 func (d *decoder) able(doc bgpDoc, b BGP) {
 	for i := range b.Peers {
+		said := map[string]bool{} // what lacks one thing may lack another for the same reason
 		for _, c := range capabilities {
 			why, lacks := c.lacks[b.Backend]
-			if !lacks || c.asked == nil {
+			if !lacks || c.asked == nil || said[why] {
 				continue
 			}
 			if at, asked := c.asked(question{doc.peers, b.Peers, i}); asked {
 				d.fail(at, "the backend %s %s", b.Backend, why)
+				said[why] = true
 			}
 		}
 	}
@@ -67,10 +69,17 @@ func (q question) beside(differs func(a, b Peer) bool) bool {
 	})
 }
 
+// foreignIn tells whether p is an external router in the AS of an internal one.
+func (p Peer) foreignIn(internal Peer) bool {
+	return internal.Internal() && !p.Internal() && p.Kind == ByNumber && p.ASN == internal.LocalASN
+}
+
 const (
 	oneID     = "has one router ID per node and VRF, and another peer of the same nodes has a different one"
 	onePeer   = "knows routers by their address, and another peer of the same nodes has the same"
 	portShort = "takes no port above 16384"
+	noLink    = "has no key for the link of a link-local address: use interface"
+	oneAS     = "has one AS number per node and VRF, and another peer of the same nodes has a different one"
 )
 
 // mostPortFRRK8s is what the schema of FRRConfiguration allows.
@@ -88,9 +97,21 @@ var capabilities = []capability{
 	},
 	{
 		keys: "peers[].address", what: "a link-local address (`fe80::1%eth0`)",
-		lacks: map[Backend]string{FRRK8s: "has no key for the link of a link-local address: use interface"},
+		lacks: map[Backend]string{FRRK8s: noLink},
 		asked: func(q question) (place, bool) {
 			return q.doc().address.place, q.peer().Address.IsLinkLocalUnicast()
+		},
+	},
+	{
+		keys: "peers[].address", what: "one link-local address on several links of a node",
+		lacks: map[Backend]string{
+			FRR:    "knows routers by their address, and another peer of the same nodes has the same on another link: use interface",
+			FRRK8s: noLink,
+		},
+		asked: func(q question) (place, bool) {
+			return q.doc().address.place, q.beside(func(a, b Peer) bool {
+				return a.Address.Zone() != b.Address.Zone() && a.Address.WithZone("") == b.Address.WithZone("")
+			})
 		},
 	},
 	{
@@ -112,9 +133,31 @@ var capabilities = []capability{
 	{
 		keys: "localASN, peers[].localASN", what: "several AS numbers of ours on one node",
 		note:  map[Backend]string{FRR: "by `local-as` with `no-prepend replace-as`"},
-		lacks: map[Backend]string{FRRK8s: "has one AS number per node and VRF, and another peer of the same nodes has a different one"},
+		lacks: map[Backend]string{FRRK8s: oneAS},
 		asked: func(q question) (place, bool) {
 			return q.docs[q.i].place, q.beside(func(a, b Peer) bool { return a.LocalASN != b.LocalASN })
+		},
+	},
+	{
+		keys: "localASN, peers[].localASN", what: "several AS numbers of ours on one node towards internal routers",
+		lacks: map[Backend]string{
+			FRR:    "has one AS number per node and VRF for internal routers, and another internal peer of the same nodes has a different one",
+			FRRK8s: oneAS,
+		},
+		asked: func(q question) (place, bool) {
+			return q.docs[q.i].place, q.beside(func(a, b Peer) bool {
+				return a.LocalASN != b.LocalASN && a.Internal() && b.Internal()
+			})
+		},
+	},
+	{
+		keys: "localASN, peers[].localASN", what: "an external router in the AS that internal routers of the same node are in",
+		lacks: map[Backend]string{
+			FRR:    "takes every router in its own AS for an internal one, and of two peers of the same nodes in that AS only one is to be",
+			FRRK8s: oneAS,
+		},
+		asked: func(q question) (place, bool) {
+			return q.docs[q.i].place, q.beside(func(a, b Peer) bool { return a.foreignIn(b) || b.foreignIn(a) })
 		},
 	},
 	{

@@ -11,13 +11,16 @@ import (
 // asking has, for each capability that not all backends have, peers that ask
 // for it and for nothing else that a backend could lack.
 var asking = map[string]string{
-	"a link-local address (`fe80::1%eth0`)":                        `{address: "fe80::1%eth0", asn: 1}`,
-	"an unnumbered session: whoever is at the other end of a link": `{interface: eth0, asn: external}`,
-	"a session in a VRF of the node":                               `{address: 203.0.113.1, asn: 1, vrf: red}`,
-	"a session that the router opens":                              `{address: 203.0.113.1, asn: 1, passive: true}`,
-	"several AS numbers of ours on one node":                       `{address: 203.0.113.1, asn: 1}, {name: two, address: 203.0.113.2, asn: 1, localASN: 2}`,
-	"several router IDs on one node":                               `{address: 203.0.113.1, asn: 1}, {name: two, address: 203.0.113.2, asn: 1, routerID: 10.0.0.1}`,
-	"several routers at one address, told apart by their ports":    `{address: 203.0.113.1, asn: 1}, {name: two, address: 203.0.113.1, asn: 1, port: 1179}`,
+	"a link-local address (`fe80::1%eth0`)":                                      `{address: "fe80::1%eth0", asn: 1}`,
+	"an unnumbered session: whoever is at the other end of a link":               `{interface: eth0, asn: external}`,
+	"a session in a VRF of the node":                                             `{address: 203.0.113.1, asn: 1, vrf: red}`,
+	"a session that the router opens":                                            `{address: 203.0.113.1, asn: 1, passive: true}`,
+	"several AS numbers of ours on one node":                                     `{address: 203.0.113.1, asn: 1}, {name: two, address: 203.0.113.2, asn: 1, localASN: 2}`,
+	"several AS numbers of ours on one node towards internal routers":            `{address: 203.0.113.1, asn: internal}, {name: two, address: 203.0.113.2, asn: 2, localASN: 2}`,
+	"an external router in the AS that internal routers of the same node are in": `{address: 203.0.113.1, asn: 64500, localASN: 2}, {name: two, address: 203.0.113.2, asn: 64500}`,
+	"one link-local address on several links of a node":                          `{address: "fe80::1%eth0", asn: 1}, {name: two, address: "fe80::1%eth1", asn: 1}`,
+	"several router IDs on one node":                                             `{address: 203.0.113.1, asn: 1}, {name: two, address: 203.0.113.2, asn: 1, routerID: 10.0.0.1}`,
+	"several routers at one address, told apart by their ports":                  `{address: 203.0.113.1, asn: 1}, {name: two, address: 203.0.113.1, asn: 1, port: 1179}`,
 	"any port":                          `{address: 203.0.113.1, asn: 1, port: 16385}`,
 	"TTL security (RFC 5082)":           `{address: 203.0.113.1, asn: 1, ttlSecurity: 1}`,
 	"BFD":                               `{address: 203.0.113.1, asn: 1, bfdProfile: fast}`,
@@ -29,6 +32,8 @@ var asking = map[string]string{
 var notAsking = []string{
 	`{address: "2001:db8::1", asn: 1, passive: false, gracefulRestart: 120s, port: 16384}`,
 	`{address: 203.0.113.1, asn: 1, nodeSelector: rack=a}, {name: two, address: 203.0.113.1, asn: 1, nodeSelector: rack=b, localASN: 2, routerID: 10.0.0.1, port: 1179}`,
+	`{address: 203.0.113.1, asn: internal, nodeSelector: rack=a}, {name: two, address: 203.0.113.2, asn: internal, localASN: 2, nodeSelector: rack=b}`,
+	`{address: 203.0.113.1, asn: internal}, {name: two, address: 203.0.113.2, asn: 64500}, {name: three, address: 203.0.113.3, asn: external}`,
 	`{address: 203.0.113.1, asn: 1, gracefulRestart: 120s}, {name: two, address: 203.0.113.2, asn: 1}`,
 }
 
@@ -81,6 +86,29 @@ func TestEveryCellOfTheCapabilityTableHolds(t *testing.T) {
 		for _, b := range backends {
 			if faults := faultsFor(t, b, peers); len(faults) > 0 {
 				t.Errorf("%s with %s: got %q", peers, b, faults)
+			}
+		}
+	}
+}
+
+// One reason is said once of a peer, at the peer.
+func TestCapabilityFaultsHaveTheirPlaceAndAreSaidOnce(t *testing.T) {
+	for peers, want := range map[string]map[Backend][]string{
+		`{address: 203.0.113.1, asn: internal}, {name: two, address: 203.0.113.2, asn: internal, localASN: 2}`: {
+			Embedded: nil,
+			FRR:      {"line 5: bgp.peers[1] (two): the backend frr has one AS number per node and VRF for internal routers, and another internal peer of the same nodes has a different one"},
+			FRRK8s:   {"line 5: bgp.peers[1] (two): the backend frr-k8s has one AS number per node and VRF, and another peer of the same nodes has a different one"},
+		},
+		`{address: 203.0.113.1, asn: 1, routerID: 10.0.0.1, vrf: red}, {name: two, address: 203.0.113.2, asn: 1, routerID: 10.0.0.2, vrf: red}, {name: three, address: 203.0.113.3, asn: 1, routerID: 10.0.0.3}`: {
+			FRR: {"line 5: bgp.peers[1] (two): the backend frr has one router ID per node and VRF, and another peer of the same nodes has a different one"},
+		},
+		`{address: "fe80::1%eth0", asn: 1}, {name: two, address: "fe80::1%eth1", asn: 1}, {name: three, address: "fe80::2%eth1", asn: 1}`: {
+			FRR: {"line 5: bgp.peers[1] (two).address: the backend frr knows routers by their address, and another peer of the same nodes has the same on another link: use interface"},
+		},
+	} {
+		for b, want := range want {
+			if got := faultsFor(t, b, peers); !slices.Equal(got, want) {
+				t.Errorf("%s with %s:\ngot  %q\nwant %q", peers, b, got, want)
 			}
 		}
 	}

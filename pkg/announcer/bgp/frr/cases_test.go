@@ -87,6 +87,11 @@ var policies = map[string]func(*config.Peer){
 			p.LocalASN = 4200000000
 		}
 	},
+	"crossed-as": func(p *config.Peer) { // both numbers that we have are those of routers
+		if p.Address.Is4() {
+			p.ASN, p.LocalASN = 64500, 64501
+		}
+	},
 	"id": func(p *config.Peer) { p.RouterID = netip.MustParseAddr("10.0.0.7") },
 }
 
@@ -213,6 +218,8 @@ func TestTheRouterHasTheNumberOfTheDocumentWhoeverIsThere(t *testing.T) {
 		{64500, []config.Peer{peer(64500, 65010)}, 65010, 0}, // nor for one that has the number
 		{64500, []config.Peer{peer(64500, 65010), peer(65011, 65011)}, 65011, 1},
 		{0, []config.Peer{other, usual}, 65010, 1},
+		{65010, []config.Peer{peer(65010, 65011), peer(65011, 65010)}, 4294967294, 2},
+		{65010, []config.Peer{peer(65010, 65011), peer(65011, 65010), peer(4294967294, 65010)}, 4294967293, 3},
 		{64500, []config.Peer{peer(65010, 65010), peer(65011, 65011)}, 65010, 1}, // what FRR cannot do
 	} {
 		in := frr.Input{RouterID: netip.MustParseAddr("10.1.2.3")}

@@ -144,11 +144,15 @@ func vrfs(all []Peering) []string {
 
 // routerASN returns the AS number of a VRF; others that its sessions have are
 // told by local-as. If it can be, it is the document's and not that of one of
-// the peers, because all sessions are reset when it is another one.
+// the peers, because all sessions are reset when it is another one. Where
+// routers are in the ASes of all of these it is one that nobody has.
 func routerASN(peerings []Peering) uint32 {
 	candidates := []uint32{peerings[0].ASN}
 	for _, p := range peerings {
 		candidates = append(candidates, p.Peer.LocalASN)
+	}
+	for n := range uint32(len(peerings) + 1) {
+		candidates = append(candidates, lastASN-n)
 	}
 	for _, asn := range candidates {
 		if asn != 0 && suits(asn, peerings) {
@@ -157,6 +161,9 @@ func routerASN(peerings []Peering) uint32 {
 	}
 	return peerings[0].Peer.LocalASN
 }
+
+// lastASN is the last AS number for private use (RFC 6996).
+const lastASN = 4294967294
 
 // suits tells whether FRR takes all sessions under an AS number: it takes a
 // local-as neither for a router of our own AS nor for one that has this number.
