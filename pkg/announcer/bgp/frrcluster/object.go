@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/frrk8s"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
@@ -89,7 +90,7 @@ func (s *Speaker) identify(ctx context.Context) error {
 const hostname = "kubernetes.io/hostname"
 
 // write makes the FRRConfiguration what it should be, if it is not.
-func (s *Speaker) write(ctx context.Context, lineup []plan.Peering, known known) error {
+func (s *Speaker) write(ctx context.Context, now time.Time, lineup []plan.Peering, known known) error {
 	there := known.items[frrk8s.Name(s.o.Node)]
 	if len(lineup) == 0 {
 		return s.remove(ctx, there, known.heard)
@@ -109,14 +110,21 @@ func (s *Speaker) write(ctx context.Context, lineup []plan.Peering, known known)
 		return err
 	}
 	name := frrk8s.Name(s.o.Node)
-	now, err := s.o.API.Apply(ctx, s.object(), frrk8s.Manager, text)
+	repair := s.applied.want == string(text)
+	if repair && s.repairs.enough(now) {
+		return fmt.Errorf("write FRRConfiguration %s/%s: somebody else changes it again and again", s.o.Namespace, name)
+	}
+	answer, err := s.o.API.Apply(ctx, s.object(), frrk8s.Manager, text)
 	switch {
 	case errors.Is(err, ErrAbsent):
 		return fmt.Errorf("write FRRConfiguration %s/%s: is frr-k8s in that namespace? %w", s.o.Namespace, name, err)
 	case err != nil:
 		return fmt.Errorf("write FRRConfiguration %s/%s: %w", s.o.Namespace, name, err)
 	}
-	live, err := frrk8s.ReadLive(now)
+	if repair {
+		s.repairs = append(s.repairs, now)
+	}
+	live, err := frrk8s.ReadLive(answer)
 	if err != nil {
 		return err
 	}
@@ -137,7 +145,7 @@ func (s *Speaker) remove(ctx context.Context, there []byte, heard uint64) error 
 	if err := s.o.API.Delete(ctx, s.object()); err != nil && !errors.Is(err, ErrAbsent) {
 		return fmt.Errorf("delete FRRConfiguration %s/%s: %w", s.o.Namespace, name, err)
 	}
-	s.written = written{"", heard}
+	s.written, s.applied = written{"", heard}, applied{}
 	s.o.Log.Info("deleted the FRRConfiguration", "name", name)
 	return nil
 }

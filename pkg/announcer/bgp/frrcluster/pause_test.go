@@ -37,8 +37,10 @@ func TestPauseEndsWhenThereIsSomethingToDo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := New(Options{})
-			s.roster.members, s.passwords, s.relook, s.failures = c.members, c.passwords, c.relook, 20
-			got := s.pause(now, c.err, c.deadline)
+			s.roster.members, s.passwords, s.relook, s.outcome.err = c.members, c.passwords, c.relook, c.err
+			s.attempts = attempts{failures: 20, asked: s.asked()}
+			s.attempts.note(now, s.asked, c.err)
+			got := s.pause(now, c.deadline)
 			if least := c.want * 3 / 4; got > c.want || got < c.want && (c.want != longestPause || got < least) {
 				t.Errorf("pauses %s, want %s", got, c.want)
 			}

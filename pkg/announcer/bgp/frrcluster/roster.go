@@ -1,6 +1,7 @@
 package frrcluster
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
@@ -32,6 +33,7 @@ type roster struct {
 type member struct {
 	plan.Peering
 	renews bool      // it leaves because the session has to be another one
+	waits  bool      // it is new, and cannot be beside one that leaves
 	begun  time.Time // of the leave; zero: it stays
 	asked  time.Time // when the FRRConfiguration had it; zero: not yet
 	over   bool      // it has left
@@ -52,13 +54,23 @@ func (r *roster) update(want []plan.Peering, ending bool, now time.Time) {
 		next = append(next, m.become(w, ending, now))
 	}
 	for _, m := range r.members {
-		if before[bgp.RouterKey(m.Peer)] == m && !m.over {
+		if before[bgp.RouterKey(m.Peer)] == m && !m.over && !m.waits {
 			m.leave(now)
 			next = append(next, m)
 		}
 	}
 	r.members = next
 	r.expire(now)
+	for _, m := range r.members {
+		m.waits = m.waits && slices.ContainsFunc(r.members, m.excludes)
+	}
+}
+
+// excludes tells whether other takes a leave that would end at once if m began:
+// FRR has one AS number and one router ID in a VRF.
+func (m *member) excludes(other *member) bool {
+	leaves := !other.begun.IsZero() && !other.over
+	return leaves && m.Peer.VRF == other.Peer.VRF && (m.Peer.LocalASN != other.Peer.LocalASN || m.Peer.RouterID != other.Peer.RouterID)
 }
 
 // become returns the member that a peer is after m, which is nil for a new one.
@@ -66,7 +78,7 @@ func (m *member) become(w plan.Peering, ending bool, now time.Time) *member {
 	leaves := w.Leaving != "" || ending && w.Peer.GracefulRestart == 0
 	same := m != nil && bgp.SameSession(m.Peer, w.Peer)
 	switch {
-	case leaves && m == nil:
+	case leaves && (m == nil || m.waits):
 		return &member{Peering: w, over: true}
 	case leaves:
 		if len(w.Routes) == 0 {
@@ -78,8 +90,8 @@ func (m *member) become(w plan.Peering, ending bool, now time.Time) *member {
 		m.Peering = w
 		m.leave(now)
 		return m
-	case m == nil || m.vacant(now):
-		return &member{Peering: w}
+	case m == nil || m.waits || m.vacant(now):
+		return &member{Peering: w, waits: true}
 	case !same && ending: // goes on as it is
 		return m
 	case !same:
@@ -172,7 +184,7 @@ func (r *roster) hurry() {
 func (r *roster) lineup() []plan.Peering {
 	var out []plan.Peering
 	for _, m := range r.members {
-		if !m.over {
+		if !m.over && !m.waits {
 			out = append(out, m.Peering)
 		}
 	}

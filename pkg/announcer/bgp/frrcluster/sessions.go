@@ -134,7 +134,7 @@ func (s *Speaker) hear() told {
 }
 
 // show works the sessions out, for people and metrics.
-func (s *Speaker) show(now time.Time, why map[string]error, trouble error) {
+func (s *Speaker) show(now time.Time, last outcome) {
 	before := map[string]bgp.Session{}
 	for _, old := range s.Sessions() {
 		before[old.Peer] = old
@@ -143,12 +143,12 @@ func (s *Speaker) show(now time.Time, why map[string]error, trouble error) {
 	var out []bgp.Session
 	for _, m := range s.roster.members {
 		x := s.session(m, heard)
-		switch err := why[m.Peer.Name]; {
-		case x.State == bgp.Left:
+		switch err := last.why[m.Peer.Name]; {
+		case x.State == bgp.Left || m.waits:
 		case err != nil:
 			x.State, x.Why = bgp.Idle, err.Error()
-		case trouble != nil:
-			x.Why = trouble.Error()
+		case last.err != nil:
+			x.Why = last.err.Error()
 		}
 		old, known := before[x.Peer]
 		if x.Since = now; known && old.State == x.State {
@@ -174,6 +174,10 @@ func (s *Speaker) session(m *member, heard told) bgp.Session {
 	x.RouterID, x.Uncounted = p.RouterID, true
 	if m.over {
 		x.State, x.Why = bgp.Left, string(m.Leaving)
+		return x
+	}
+	if m.waits {
+		x.Why = "begins when those have left that have another AS number or router ID of ours"
 		return x
 	}
 	told, ok := heard.sessions[sessionKey(p.VRF, frrk8s.PeerName(p))]

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/url"
 	"slices"
 	"sync"
@@ -73,9 +72,11 @@ type Speaker struct {
 	judged    judged
 	applied   applied
 	written   written
+	repairs   repairs
 	times     map[string]uint64 // how often sessions have come up, by key
-	failures  int               // in a row
-	trouble   string            // that has been logged
+	attempts  attempts
+	outcome   outcome
+	trouble   string // that has been logged
 }
 
 // New returns a Speaker without sessions.
@@ -178,14 +179,23 @@ func (s *Speaker) run() {
 		if late {
 			s.roster.hurry()
 		}
-		why, err := s.pass(now)
-		s.show(now, why, err)
-		s.tell(err)
-		if ending && !s.roster.leaving() && (err == nil || late) {
+		if late || !s.attempts.held(now, s.asked) {
+			s.outcome.why, s.outcome.err = s.pass(now)
+			s.attempts.note(now, s.asked, s.outcome.err)
+			s.tell(s.outcome.err)
+		}
+		s.show(now, s.outcome)
+		if ending && !s.roster.leaving() && (s.outcome.err == nil || late) {
 			return
 		}
-		s.wait(s.pause(now, err, deadline))
+		s.wait(s.pause(now, deadline))
 	}
+}
+
+// outcome is what the last pass has led to.
+type outcome struct {
+	why map[string]error // why single peers are left out, by name
+	err error
 }
 
 // wait returns after a time, zero for no limit, or when something has changed.
@@ -203,14 +213,12 @@ func (s *Speaker) wait(pause time.Duration) {
 
 // pause returns how long nothing has to be done; zero: for good. After a pass
 // that went wrong only leaves and the end do not wait for the next attempt.
-func (s *Speaker) pause(now time.Time, err error, deadline time.Time) time.Duration {
+func (s *Speaker) pause(now, deadline time.Time) time.Duration {
 	next := s.roster.ends()
-	s.failures++
-	if err == nil {
-		s.failures = 0
+	if s.outcome.err == nil {
 		next = append(append(next, s.relooks()...), s.roster.returns()...)
 	} else {
-		next = append(next, now.Add(jitter(min(firstPause<<min(s.failures-1, 6), longestPause))))
+		next = append(next, s.attempts.next(s.asked))
 	}
 	next = slices.DeleteFunc(append(next, deadline), time.Time.IsZero)
 	if len(next) == 0 {
@@ -233,15 +241,6 @@ func (s *Speaker) relooks() []time.Time {
 	}
 	return out
 }
-
-const (
-	firstPause   = time.Second
-	longestPause = time.Minute
-)
-
-// jitter takes up to a quarter off, so that the nodes of a cluster do not all
-// ask at once.
-func jitter(d time.Duration) time.Duration { return d - time.Duration(rand.Int64N(int64(d)/4+1)) }
 
 // errNotInstalled is the state of a cluster without frr-k8s.
 var errNotInstalled = errors.New("frr-k8s is not installed: the API server has no " + frrk8s.Group + "/" + frrk8s.Version)
@@ -280,7 +279,7 @@ func (s *Speaker) pass(now time.Time) (why map[string]error, err error) {
 	case !there.synced:
 		return why, nil // a kick follows
 	}
-	if err := s.write(ctx, lineup, there); err != nil {
+	if err := s.write(ctx, now, lineup, there); err != nil {
 		return why, err
 	}
 	s.roster.written(now)
