@@ -73,6 +73,10 @@ func NewSession(p plan.Peering) Session {
 	}
 }
 
+// WaitsForOthers is why a session has not begun that FRR cannot have beside one
+// that takes leave.
+const WaitsForOthers = "begins when those have left that have another AS number or router ID of ours"
+
 // Listed sorts sessions by the peer's name. Of several with one name the first
 // remains.
 func Listed(all []Session) []Session {

@@ -233,3 +233,18 @@ func TestTheRouterHasTheNumberOfTheDocumentWhoeverIsThere(t *testing.T) {
 		}
 	}
 }
+
+// Sessions that still take leave would end at once if the router became another
+// one.
+func TestTheRouterIsThatOfThoseWhoLeave(t *testing.T) {
+	staying, leaving := peering("staying"), peering("leaving")
+	staying.Peer.Address, leaving.Peer.Address = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	staying.ASN, staying.Peer.LocalASN, leaving.Leaving = 64600, 64600, plan.Draining
+	leaving.Peer.RouterID = netip.MustParseAddr("10.0.0.9")
+	got := frr.Render(frr.Input{RouterID: netip.MustParseAddr("10.1.2.3"), Peerings: []frr.Peering{{Peering: staying}, {Peering: leaving}}})
+	for _, want := range []string{"\nrouter bgp 64500\n", " bgp router-id 10.0.0.9\n", " neighbor 192.0.2.1 local-as 64600 "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}

@@ -144,10 +144,11 @@ func vrfs(all []Peering) []string {
 
 // routerASN returns the AS number of a VRF; others that its sessions have are
 // told by local-as. If it can be, it is the document's and not that of one of
-// the peers, because all sessions are reset when it is another one. Where
-// routers are in the ASes of all of these it is one that nobody has.
+// the peers, because all sessions are reset when it is another one; of two
+// documents it is that of the one whose sessions still take leave. Where routers
+// are in the ASes of all of these it is one that nobody has.
 func routerASN(peerings []Peering) uint32 {
-	candidates := []uint32{peerings[0].ASN}
+	candidates := []uint32{eldest(peerings).ASN}
 	for _, p := range peerings {
 		candidates = append(candidates, p.Peer.LocalASN)
 	}
@@ -160,6 +161,11 @@ func routerASN(peerings []Peering) uint32 {
 		}
 	}
 	return peerings[0].Peer.LocalASN
+}
+
+// eldest returns the first that takes leave, else the first.
+func eldest(peerings []Peering) Peering {
+	return peerings[max(0, slices.IndexFunc(peerings, func(p Peering) bool { return p.Leaving != "" }))]
 }
 
 // lastASN is the last AS number for private use (RFC 6996).
@@ -181,7 +187,6 @@ func (b *writer) router(in Input, vrf string, tags map[place]uint32) {
 			peerings = append(peerings, p)
 		}
 	}
-	first := peerings[0].Peer
 	suffix := ""
 	if vrf != "" {
 		suffix = " vrf " + vrf
@@ -189,8 +194,8 @@ func (b *writer) router(in Input, vrf string, tags map[place]uint32) {
 	asn := routerASN(peerings)
 	b.line(0, "router bgp %d%s", asn, suffix)
 	id := in.RouterID
-	if first.RouterID.IsValid() {
-		id = first.RouterID
+	if given := eldest(peerings).Peer.RouterID; given.IsValid() {
+		id = given
 	}
 	b.line(1, "bgp router-id %s", id)
 	b.line(1, "no bgp default ipv4-unicast")

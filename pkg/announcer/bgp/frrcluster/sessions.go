@@ -177,7 +177,7 @@ func (s *Speaker) session(m *member, heard told) bgp.Session {
 		return x
 	}
 	if m.waits {
-		x.Why = "begins when those have left that have another AS number or router ID of ours"
+		x.Why = bgp.WaitsForOthers
 		return x
 	}
 	told, ok := heard.sessions[sessionKey(p.VRF, frrk8s.PeerName(p))]

@@ -35,6 +35,7 @@ type member struct {
 	told   time.Time // when FRR had taken that; zero: not yet
 	closed time.Time // when it began to be closed; zero: not yet
 	over   bool      // it has left
+	waits  bool      // it is new, and cannot be beside one that leaves
 }
 
 // update takes what is wanted. At the end of the announcer nothing is, but
@@ -50,13 +51,27 @@ func (r *roster) update(want []plan.Peering, ending bool, now time.Time) {
 		delete(before, bgp.RouterKey(w.Peer))
 	}
 	for _, m := range r.members {
-		if before[bgp.RouterKey(m.Peer)] == m && !m.over {
+		if before[bgp.RouterKey(m.Peer)] == m && !m.over && !m.waits {
 			m.leave(plan.Draining, now)
 			next = append(next, m)
 		}
 	}
 	r.members = next
 	r.expire(now)
+	for _, m := range r.members {
+		m.waits = m.waits && slices.ContainsFunc(r.members, m.excludes)
+	}
+}
+
+// excludes tells whether other takes a leave that would end at once if m began:
+// FRR has one AS number and one router ID in a VRF, and resets all sessions when
+// they change.
+func (m *member) excludes(other *member) bool {
+	if other.begun.IsZero() || other.over || m.Peer.VRF != other.Peer.VRF {
+		return false
+	}
+	internal := m.Peer.Internal() || other.Peer.Internal()
+	return m.ASN != other.ASN || m.Peer.RouterID != other.Peer.RouterID || internal && m.Peer.LocalASN != other.Peer.LocalASN
 }
 
 // follow returns what becomes of a member, nil if it was none, when w is
@@ -64,8 +79,10 @@ func (r *roster) update(want []plan.Peering, ending bool, now time.Time) {
 func (m *member) follow(w plan.Peering, ending bool, now time.Time) *member {
 	stays := w.Leaving == "" && (!ending || w.Peer.GracefulRestart > 0)
 	switch {
-	case m == nil && stays:
-		return &member{Peering: w}
+	case stays && (m == nil || !ending && (m.over || m.waits)):
+		return &member{Peering: w, waits: true}
+	case m != nil && m.waits:
+		return &member{Peering: w, begun: now, over: true}
 	case m == nil: // but an announcer before this one may have left the session in FRR
 		m = &member{Peering: w}
 		m.Routes = nil
@@ -76,7 +93,7 @@ func (m *member) follow(w plan.Peering, ending bool, now time.Time) *member {
 			m.Routes = w.Routes
 		}
 		m.leave(w.Leaving, now)
-	case ending || m.renews && !m.over: // goes on as it is
+	case ending || m.renews: // goes on as it is
 	case m.begun.IsZero() && !bgp.SameSession(m.Peer, w.Peer):
 		m.renews = true
 		m.leave(plan.Draining, now)
@@ -129,7 +146,7 @@ func (r *roster) expire(now time.Time) {
 func (r *roster) lineup() []frr.Peering {
 	var out []frr.Peering
 	for _, m := range r.members {
-		if m.over {
+		if m.over || m.waits {
 			continue
 		}
 		out = append(out, frr.Peering{Peering: m.Peering, Closed: !m.closed.IsZero()})

@@ -3,6 +3,7 @@ package frrhost
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,5 +119,83 @@ func TestAnAnnouncerThatEndsAtOnceKeepsWhatRoutersKeep(t *testing.T) {
 	r.update([]plan.Peering{peering("kept", time.Minute, "", 1), peering("a", 0, "", 1)}, true, time.Unix(0, 0))
 	if got := r.lines(); got != "kept 1 ;a 0 Draining closed;" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// FRR has one AS number and one router ID, and would end all sessions to change
+// them: those of a new document begin when those of the old one have left.
+func TestWhoNeedsAnotherRouterWaitsForThoseThatLeave(t *testing.T) {
+	number := func(p plan.Peering, document, local uint32) plan.Peering {
+		p.ASN, p.Peer.LocalASN, p.Peer.ASN = document, local, 64501
+		return p
+	}
+	old := number(peering("a", 0, "", 1), 64500, 64500)
+	identified := number(peering("b", 0, "", 1), 64500, 64500)
+	identified.Peer.RouterID = netip.MustParseAddr("10.0.0.1")
+	elsewhere := number(peering("b", 0, "", 1), 64600, 64600)
+	elsewhere.Peer.VRF = "red"
+	internal := number(peering("b", 0, "", 1), 64500, 64501)
+	for name, c := range map[string]struct {
+		next  plan.Peering
+		waits bool
+	}{
+		"the same numbers":                 {number(peering("b", 0, "", 1), 64500, 64500), false},
+		"another number by local-as":       {number(peering("b", 0, "", 1), 64500, 64600), false},
+		"another number of the document":   {number(peering("b", 0, "", 1), 64600, 64600), true},
+		"an internal router of another AS": {internal, true},
+		"another router ID":                {identified, true},
+		"in another VRF":                   {elsewhere, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r roster
+			now := time.Unix(1000, 0)
+			step := func(wait time.Duration, want string, wanted ...plan.Peering) {
+				t.Helper()
+				now = now.Add(wait)
+				r.applied(now)
+				r.update(wanted, false, now)
+				if c.waits {
+					want = strings.ReplaceAll(want, "b 1 ;a", "a")
+				}
+				if got := r.lines(); got != want {
+					t.Errorf("at %s: got %q, want %q", now.UTC().Format("04:05"), got, want)
+				}
+			}
+			step(0, "a 1 ;", old)
+			step(time.Second, "b 1 ;a 1 Draining;", c.next)
+			step(time.Second, "b 1 ;a 1 Draining;", c.next)
+			step(4*time.Second, "b 1 ;a 1 Draining;", c.next)
+			step(time.Second, "b 1 ;a 1 Draining closed;", c.next)
+			step(time.Second, "b 1 ;", c.next)
+		})
+	}
+}
+
+func TestWhoWaitsAndIsNotWantedAnyMoreNeverBegins(t *testing.T) {
+	old, next := peering("a", 0, "", 1), peering("b", 0, "", 1)
+	next.ASN = 64600
+	drained := next
+	drained.Leaving = plan.Draining
+	for name, c := range map[string]struct {
+		want   []plan.Peering
+		ending bool
+	}{"removed": {nil, false}, "drained": {[]plan.Peering{drained}, false}, "at the end": {[]plan.Peering{next}, true}} {
+		t.Run(name, func(t *testing.T) {
+			var r roster
+			now := time.Unix(1000, 0)
+			r.update([]plan.Peering{old}, false, now)
+			r.update([]plan.Peering{next}, false, now)
+			for range 10 {
+				now = now.Add(time.Second)
+				r.applied(now)
+				r.update(c.want, c.ending, now)
+				if got := r.lines(); got != "" && got != "a 1 Draining;" && got != "a 1 Draining closed;" {
+					t.Errorf("got %q", got)
+				}
+			}
+			if got := r.lines(); got != "" || r.leaving() {
+				t.Errorf("at the end %q", got)
+			}
+		})
 	}
 }

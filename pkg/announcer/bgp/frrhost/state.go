@@ -58,6 +58,7 @@ func (s *Speaker) show(now time.Time, mute map[string]error, trouble error) {
 	for _, m := range s.roster.members {
 		x := s.session(m, now)
 		switch err := mute[m.Peer.Name]; {
+		case m.waits:
 		case err != nil:
 			x.Why = "the password: " + err.Error()
 		case trouble != nil:
@@ -81,6 +82,10 @@ func (s *Speaker) session(m *member, now time.Time) bgp.Session {
 	x.RouterID = bgp.RouterID(s.o.Node, p)
 	if m.over {
 		x.State, x.Why = bgp.Left, string(m.Leaving)
+		return x
+	}
+	if m.waits {
+		x.Why = bgp.WaitsForOthers
 		return x
 	}
 	n, why := s.neighbour(p, now)
