@@ -24,7 +24,6 @@ type terms struct {
 	keepalive time.Duration
 	wide      bool // AS numbers have four bytes
 	families  []config.Family
-	refresh   bool // it may ask for all routes again
 	overIPv6  bool // IPv4 routes may have an IPv6 next hop (RFC 8950)
 	restart   bool // it keeps our routes while we restart (RFC 4724)
 }
@@ -62,24 +61,18 @@ func (p *peer) openMessage(restarting bool) (*bgp.BGPMessage, error) {
 
 // agree works out what an OPEN of the router means, or a *fault.
 func (p *peer) agree(body []byte) (terms, error) {
-	open := &bgp.BGPOpen{}
-	if err := open.DecodeFromBytes(body); err != nil {
-		return terms{}, &fault{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, 0, nil, "the router's OPEN is unreadable: " + err.Error()}
+	o, err := readOffer(body)
+	if err != nil {
+		return terms{}, err
 	}
-	t := terms{asn: uint32(open.MyAS), hold: min(p.config.HoldTime, time.Duration(open.HoldTime)*time.Second)}
+	t := terms{asn: uint32(o.asn), hold: min(p.config.HoldTime, o.hold)}
 	spoken := map[bgp.Family]bool{}
 	multiprotocol := false
-	for _, parameter := range open.OptParams {
-		several, ok := parameter.(*bgp.OptionParameterCapability)
-		if !ok {
-			continue
+	for _, c := range o.capabilities {
+		if mp, ok := c.(*bgp.CapMultiProtocol); ok {
+			multiprotocol, spoken[mp.CapValue] = true, true
 		}
-		for _, c := range several.Capability {
-			if mp, ok := c.(*bgp.CapMultiProtocol); ok {
-				multiprotocol, spoken[mp.CapValue] = true, true
-			}
-			t.take(c)
-		}
+		t.take(c)
 	}
 	// A router that speaks of no family means IPv4 (RFC 4760, section 8).
 	spoken[bgp.RF_IPv4_UC] = spoken[bgp.RF_IPv4_UC] || !multiprotocol
@@ -90,7 +83,7 @@ func (p *peer) agree(body []byte) (terms, error) {
 	}
 	t.restart = t.restart && p.config.GracefulRestart > 0
 	t.keepalive = min(p.config.KeepaliveTime, t.hold/3)
-	return t, p.judge(open, t)
+	return t, p.judge(o, t)
 }
 
 // take reads one capability.
@@ -98,8 +91,6 @@ func (t *terms) take(c bgp.ParameterCapabilityInterface) {
 	switch c := c.(type) {
 	case *bgp.CapFourOctetASNumber:
 		t.wide, t.asn = true, c.CapValue
-	case *bgp.CapRouteRefresh:
-		t.refresh = true
 	case *bgp.CapExtendedNexthop:
 		t.overIPv6 = slices.ContainsFunc(c.Tuples, func(x *bgp.CapExtendedNexthopTuple) bool {
 			return x.NLRIAFI == bgp.AFI_IP && x.NLRISAFI == uint16(bgp.SAFI_UNICAST) && x.NexthopAFI == bgp.AFI_IP6
@@ -111,29 +102,41 @@ func (t *terms) take(c bgp.ParameterCapabilityInterface) {
 
 // judge says what of the router's OPEN we do not accept (RFC 4271, section
 // 6.2).
-func (p *peer) judge(open *bgp.BGPOpen, t terms) error {
+func (p *peer) judge(o offer, t terms) error {
 	c := p.config
-	refuse := func(subcode uint8, format string, args ...any) error {
-		return &fault{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, subcode, nil, fmt.Sprintf(format, args...)}
-	}
 	ours := t.asn == c.LocalASN
 	switch {
-	case open.Version != 4:
-		return &fault{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_UNSUPPORTED_VERSION_NUMBER, []byte{0, 4}, fmt.Sprintf("the router speaks version %d of BGP", open.Version)}
+	case t.asn == 0: // RFC 7607
+		return refuse(bgp.BGP_ERROR_SUB_BAD_PEER_AS, "the router has AS 0")
 	case c.Kind == config.ByNumber && t.asn != c.ASN:
 		return refuse(bgp.BGP_ERROR_SUB_BAD_PEER_AS, "the router has AS %d, not %d", t.asn, c.ASN)
 	case c.Kind == config.Internal && !ours:
 		return refuse(bgp.BGP_ERROR_SUB_BAD_PEER_AS, "the router has AS %d, which is not ours", t.asn)
 	case c.Kind == config.External && ours:
 		return refuse(bgp.BGP_ERROR_SUB_BAD_PEER_AS, "the router has our own AS %d", t.asn)
-	case t.hold > 0 && t.hold < 3*time.Second:
-		return refuse(bgp.BGP_ERROR_SUB_UNACCEPTABLE_HOLD_TIME, "the router wants a hold time of %s", t.hold)
-	case !open.ID.IsValid() || open.ID.IsUnspecified():
+	case o.hold > 0 && o.hold < 3*time.Second:
+		return refuse(bgp.BGP_ERROR_SUB_UNACCEPTABLE_HOLD_TIME, "the router wants a hold time of %s", o.hold)
+	case o.id.IsUnspecified():
 		return refuse(bgp.BGP_ERROR_SUB_BAD_BGP_IDENTIFIER, "the router has no router ID")
-	case ours && open.ID == RouterID(p.o.Node, c):
-		return refuse(bgp.BGP_ERROR_SUB_BAD_BGP_IDENTIFIER, "Bad BGP Identifier: the router has our router ID %s", open.ID)
+	case ours && o.id == RouterID(p.o.Node, c):
+		return refuse(bgp.BGP_ERROR_SUB_BAD_BGP_IDENTIFIER, "Bad BGP Identifier: the router has our router ID %s", o.id)
 	case len(t.families) == 0:
-		return refuse(bgp.BGP_ERROR_SUB_UNSUPPORTED_CAPABILITY, "the router speaks none of the families %v", c.Families)
+		return p.lacking()
 	}
 	return nil
+}
+
+// lacking refuses a router for its families, and names those it should speak
+// (RFC 5492, section 5).
+func (p *peer) lacking() error {
+	var missing []byte
+	for _, f := range p.config.Families {
+		b, err := bgp.NewCapMultiProtocol(families[f]).Serialize()
+		if err != nil {
+			return fmt.Errorf("encode a capability: %w", err)
+		}
+		missing = append(missing, b...)
+	}
+	text := fmt.Sprintf("the router speaks none of the families %v", p.config.Families)
+	return &fault{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_UNSUPPORTED_CAPABILITY, missing, text}
 }
