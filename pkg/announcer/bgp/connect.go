@@ -168,8 +168,10 @@ func (s *session) expect(kind uint8) ([]byte, error) {
 		return nil, lost(err)
 	case m.kind == bgp.BGP_MSG_NOTIFICATION:
 		return nil, notified(m.body)
+	case m.kind != kind && kind == bgp.BGP_MSG_OPEN:
+		return nil, unexpected(bgp.BGP_ERROR_SUB_RECEIVE_UNEXPECTED_MESSAGE_IN_OPENSENT_STATE, m.kind, "instead of OPEN")
 	case m.kind != kind:
-		return nil, &fault{bgp.BGP_ERROR_FSM_ERROR, 0, nil, fmt.Sprintf("the router sends a message of type %d before the session is up", m.kind)}
+		return nil, unexpected(bgp.BGP_ERROR_SUB_RECEIVE_UNEXPECTED_MESSAGE_IN_OPENCONFIRM_STATE, m.kind, "before the session is up")
 	}
 	return m.body, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 )
@@ -30,25 +31,55 @@ type fault struct {
 
 func (f *fault) Error() string { return f.text }
 
+// unexpected is a message of a type that has no place in a state of the session
+// (RFC 6608).
+func unexpected(subcode, kind uint8, when string) error {
+	return &fault{bgp.BGP_ERROR_FSM_ERROR, subcode, []byte{kind}, fmt.Sprintf("the router sends a message of type %d %s", kind, when)}
+}
+
 // readMessage reads one message. An error that is a *fault is the router's.
 func readMessage(r io.Reader, buffer []byte) (message, error) {
 	if _, err := io.ReadFull(r, buffer[:headerSize]); err != nil {
 		return message{}, err
 	}
-	for _, b := range buffer[:16] {
-		if b != 0xff {
-			return message{}, &fault{bgp.BGP_ERROR_MESSAGE_HEADER_ERROR, bgp.BGP_ERROR_SUB_CONNECTION_NOT_SYNCHRONIZED, nil, "the router sends what is no BGP"}
-		}
-	}
-	size := int(binary.BigEndian.Uint16(buffer[16:]))
-	if size < headerSize || size > mostMessage {
-		return message{}, &fault{bgp.BGP_ERROR_MESSAGE_HEADER_ERROR, bgp.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH, buffer[16:18], fmt.Sprintf("the router sends a message of %d bytes", size)}
+	size, err := judgeHeader(buffer[:headerSize])
+	if err != nil {
+		return message{}, err
 	}
 	body := buffer[headerSize:size]
 	if _, err := io.ReadFull(r, body); err != nil {
 		return message{}, err
 	}
 	return message{buffer[18], body}, nil
+}
+
+// least is how long a message of each type is at least (RFC 4271, section 6.1,
+// and RFC 2918). A NOTIFICATION may be too short: nothing can be said of its
+// faults (section 6.4).
+var least = map[uint8]int{
+	bgp.BGP_MSG_OPEN: 29, bgp.BGP_MSG_UPDATE: 23, bgp.BGP_MSG_NOTIFICATION: headerSize, bgp.BGP_MSG_KEEPALIVE: headerSize,
+	bgp.BGP_MSG_ROUTE_REFRESH: 23,
+}
+
+// judgeHeader returns the size of the message that a header belongs to, or a
+// *fault (RFC 4271, section 6.1).
+func judgeHeader(header []byte) (int, error) {
+	refuse := func(subcode uint8, data []byte, format string, args ...any) (int, error) {
+		return 0, &fault{bgp.BGP_ERROR_MESSAGE_HEADER_ERROR, subcode, slices.Clone(data), fmt.Sprintf(format, args...)}
+	}
+	size, kind := int(binary.BigEndian.Uint16(header[16:])), header[18]
+	shortest, known := least[kind]
+	switch {
+	case slices.ContainsFunc(header[:16], func(b byte) bool { return b != 0xff }):
+		return refuse(bgp.BGP_ERROR_SUB_CONNECTION_NOT_SYNCHRONIZED, nil, "the router sends what is no BGP")
+	case size < headerSize || size > mostMessage:
+		return refuse(bgp.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH, header[16:18], "the router sends a message of %d bytes", size)
+	case !known:
+		return refuse(bgp.BGP_ERROR_SUB_BAD_MESSAGE_TYPE, header[18:], "the router sends a message of the unknown type %d", kind)
+	case size < shortest, kind == bgp.BGP_MSG_KEEPALIVE && size > shortest:
+		return refuse(bgp.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH, header[16:18], "the router sends a message of type %d with %d bytes", kind, size)
+	}
+	return size, nil
 }
 
 // notified is a NOTIFICATION of the router.
