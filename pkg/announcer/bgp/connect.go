@@ -1,7 +1,6 @@
 package bgp
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +39,7 @@ func (p *peer) connect() error {
 	p.note(func(s *Session) {
 		s.State, s.Local = Opening, via.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 	})
-	s := &session{p: p, via: via, in: bufio.NewReaderSize(via, mostMessage), refresh: make(chan struct{}, 1), ended: make(chan error, 1)}
+	s := newSession(p, via)
 	stopWatching := context.AfterFunc(ctx, via.hangUp)
 	err = s.open()
 	if err == nil {

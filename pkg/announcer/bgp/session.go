@@ -2,11 +2,11 @@ package bgp
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"slices"
 	"time"
 
@@ -32,19 +32,20 @@ type session struct {
 	mute map[config.Family]string
 
 	sent    []plan.Route // what the router has been told, sorted by prefix
+	torn    bool         // a message has not got through whole: nothing can follow it
 	leaving <-chan time.Time
-	refresh chan struct{} // capacity 1: the router wants to be told everything again
+	refresh chan struct{} // capacity 1: the router asks to be told everything again
 	reading bool          // there is a reader
-	ended   chan error    // of the reader; capacity 1
+	broke   error         // why it has ended; to be read after ended only
+	ended   chan struct{} // closed when the reader takes no more
+	done    chan struct{} // closed after that, when it touches the connection no more
 }
 
-// lost puts the end of a connection into words; faults have theirs already.
-func lost(err error) error {
-	var f *fault
-	if errors.As(err, &f) {
-		return err
+func newSession(p *peer, via Transport) *session {
+	return &session{
+		p: p, via: via, in: bufio.NewReaderSize(via, mostMessage),
+		refresh: make(chan struct{}, 1), ended: make(chan struct{}), done: make(chan struct{}),
 	}
-	return fmt.Errorf("the router has closed the connection: %w", bare(err))
 }
 
 // report sends the NOTIFICATION that belongs to an error.
@@ -58,7 +59,12 @@ func (s *session) report(err error) {
 // notify says the last word and gives the router a moment to read it: closing
 // with something unread would take it back.
 func (s *session) notify(code, subcode uint8, data []byte) {
-	if s.via.SetDeadline(time.Now().Add(closeWithin)) != nil || s.write(bgp.NewBGPNotificationMessage(code, subcode, data)) != nil {
+	select {
+	case <-s.ended:
+		<-s.done
+	default:
+	}
+	if s.torn || s.via.SetDeadline(time.Now().Add(closeWithin)) != nil || s.write(bgp.NewBGPNotificationMessage(code, subcode, data)) != nil {
 		return // there is nobody to hear it
 	}
 	half, ok := s.via.Conn.(interface{ CloseWrite() error })
@@ -66,8 +72,7 @@ func (s *session) notify(code, subcode uint8, data []byte) {
 	case !ok || half.CloseWrite() != nil:
 	case s.reading:
 		select {
-		case err := <-s.ended:
-			s.ended <- err
+		case <-s.ended:
 		case <-time.After(closeWithin):
 		}
 	default:
@@ -85,6 +90,7 @@ func (s *session) write(m *bgp.BGPMessage) error {
 
 func (s *session) writeBytes(b []byte) error {
 	if _, err := s.via.Write(b); err != nil {
+		s.torn = true
 		return fmt.Errorf("send to the router: %w", bare(err))
 	}
 	return nil
@@ -92,6 +98,7 @@ func (s *session) writeBytes(b []byte) error {
 
 // serve advertises until the session ends.
 func (s *session) serve() error {
+	defer context.AfterFunc(s.p.ctx, s.via.hangUp)() // whatever is being sent
 	s.up()
 	s.reading = true
 	go s.read()
@@ -108,30 +115,28 @@ func (s *session) serve() error {
 		select {
 		case <-s.p.kick:
 		case <-keepalive:
-			s.limit()
-			if err := s.write(bgp.NewBGPKeepAliveMessage()); err != nil {
+			if err := s.keepalive(); err != nil {
 				return s.cause(err)
 			}
 		case <-s.refresh:
 			s.sent = nil
 		case <-s.leaving:
 			return s.depart()
-		case err := <-s.ended:
-			s.ended <- err // for notify
-			return err
+		case <-s.ended:
+			return s.broke
 		case <-s.p.ctx.Done():
 			return s.p.ctx.Err()
 		}
 	}
 }
 
-// cause returns why sending failed: what was read last says it better.
+// cause returns why sending failed. What is read last says it better: a router
+// that has closed the connection may have said why.
 func (s *session) cause(err error) error {
 	select {
-	case read := <-s.ended:
-		s.ended <- read
-		return read
-	default:
+	case <-s.ended:
+		return s.broke
+	case <-time.After(closeWithin):
 		return err
 	}
 }
@@ -155,58 +160,6 @@ func (s *session) up() {
 	for f, why := range s.mute {
 		p.o.Log.Warn("BGP session does not carry a family", "peer", p.config.Name, "family", string(f), "because", why)
 	}
-}
-
-// read takes what the router says until the connection ends.
-func (s *session) read() {
-	buffer := make([]byte, mostMessage)
-	for {
-		var deadline time.Time
-		if s.t.hold > 0 {
-			deadline = time.Now().Add(s.t.hold)
-		}
-		err := s.via.SetReadDeadline(deadline)
-		if err == nil {
-			err = s.readOne(buffer)
-		}
-		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			err = &fault{bgp.BGP_ERROR_HOLD_TIMER_EXPIRED, 0, nil, fmt.Sprintf("the router has been silent for the hold time of %s", s.t.hold)}
-		case err != nil:
-			err = lost(err)
-		}
-		if err != nil {
-			s.ended <- err
-			return
-		}
-	}
-}
-
-func (s *session) readOne(buffer []byte) error {
-	m, err := readMessage(s.in, buffer)
-	if err != nil {
-		return err
-	}
-	return s.take(m)
-}
-
-// take handles one message. Routes are not for us.
-func (s *session) take(m message) error {
-	switch m.kind {
-	case bgp.BGP_MSG_KEEPALIVE:
-	case bgp.BGP_MSG_UPDATE:
-		s.p.note(func(x *Session) { x.UpdatesReceived++ })
-	case bgp.BGP_MSG_ROUTE_REFRESH:
-		select {
-		case s.refresh <- struct{}{}:
-		default:
-		}
-	case bgp.BGP_MSG_NOTIFICATION:
-		return notified(m.body)
-	default:
-		return &fault{bgp.BGP_ERROR_FSM_ERROR, 0, nil, fmt.Sprintf("the router sends a message of type %d", m.kind)}
-	}
-	return nil
 }
 
 // step brings the router's knowledge up to date, or begins to take leave.
@@ -308,7 +261,9 @@ func (s *session) toldAll() error {
 }
 
 func (s *session) update(b []byte) error {
-	s.limit()
+	if err := s.limit(); err != nil {
+		return err
+	}
 	if err := s.writeBytes(b); err != nil {
 		return err
 	}
@@ -316,13 +271,28 @@ func (s *session) update(b []byte) error {
 	return nil
 }
 
-// limit bounds the next write: a router that reads nothing for the hold time is gone.
-func (s *session) limit() {
+func (s *session) keepalive() error {
+	if err := s.limit(); err != nil {
+		return err
+	}
+	return s.write(bgp.NewBGPKeepAliveMessage())
+}
+
+// limit bounds the next write: a router that reads nothing for the hold time is
+// gone. An error says that there must be none: the reader cuts short what is
+// being sent when it ends, but not what begins later.
+func (s *session) limit() error {
 	within := s.t.hold
 	if within == 0 {
 		within = s.p.config.HoldTime
 	}
 	_ = s.via.SetWriteDeadline(time.Now().Add(within)) // fails on a closed connection, and so does the write
+	select {
+	case <-s.ended:
+		return s.broke
+	default:
+		return nil
+	}
 }
 
 // difference returns the prefixes that are in before only, and the routes of

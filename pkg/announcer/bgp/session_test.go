@@ -1,0 +1,234 @@
+package bgp_test
+
+import (
+	"encoding/binary"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	wire "github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
+
+func prefixesIn(t *testing.T, body []byte) (announced, withdrawn []string) {
+	t.Helper()
+	m, err := wire.ParseBGPMessage(framed(wire.BGP_MSG_UPDATE, body...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := m.Body.(*wire.BGPUpdate)
+	for _, n := range u.NLRI {
+		announced = append(announced, n.NLRI.String())
+	}
+	for _, n := range u.WithdrawnRoutes {
+		withdrawn = append(withdrawn, n.NLRI.String())
+	}
+	return announced, withdrawn
+}
+
+// told reads UPDATEs until the session rests, and returns what they come to.
+func (f *far) told(known map[string]bool) {
+	f.t.Helper()
+	read := make(chan []byte, 1)
+	for {
+		go func() {
+			if b, err := readWhole(f); err == nil {
+				read <- b
+			}
+		}()
+		synctest.Wait()
+		select {
+		case b := <-read:
+			if b[18] != wire.BGP_MSG_UPDATE {
+				continue
+			}
+			announced, withdrawn := prefixesIn(f.t, b[19:])
+			for _, p := range withdrawn {
+				delete(known, p)
+			}
+			for _, p := range announced {
+				known[p] = true
+			}
+		default:
+			return // and one reader waits, for nothing
+		}
+	}
+}
+
+func keys(m map[string]bool) []string {
+	var out []string
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+var (
+	refreshIPv4 = framed(wire.BGP_MSG_ROUTE_REFRESH, 0, wire.AFI_IP, 0, wire.SAFI_UNICAST)
+	refreshIPv6 = framed(wire.BGP_MSG_ROUTE_REFRESH, 0, wire.AFI_IP6, 0, wire.SAFI_UNICAST)
+)
+
+// A router that does not read must hold up neither the end of a session that
+// it closes with a word, nor what that word says.
+func TestWordOfARouterThatReadsNothingIsHeard(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+		s.Set([]plan.Peering{peering("r1", "192.0.2.1", func(p *config.Peer) { p.HoldTime, p.KeepaliveTime = time.Hour, time.Minute }, "198.51.100.1/32")})
+		f := <-ends
+		f.answer(usual(0))
+		synctest.Wait() // the first UPDATE is being sent
+		began := time.Now()
+		f.write(framed(wire.BGP_MSG_NOTIFICATION, wire.BGP_ERROR_CEASE, wire.BGP_ERROR_SUB_ADMINISTRATIVE_RESET))
+		synctest.Wait()
+		if got := s.Sessions()[0]; got.State != bgp.Idle || !strings.Contains(got.Why, "told to reset it") || time.Since(began) != 0 {
+			t.Errorf("got %s because of %q after %s", got.State, got.Why, time.Since(began))
+		}
+	})
+}
+
+// With many UPDATEs to send, a router that reads slowly is silent for longer
+// than the hold time before the last one.
+func TestHoldTimeEndsASessionInTheMiddleOfManyUpdates(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+		w := peering("r1", "192.0.2.1", nil)
+		for i := range 100 {
+			w.Routes = append(w.Routes, plan.Route{
+				Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 32), Communities: []config.Community{{Global: 65000, Local1: uint32(i)}},
+			})
+		}
+		s.Set([]plan.Peering{w})
+		f := <-ends
+		f.answer(usual(3))
+		read := 0
+		for {
+			time.Sleep(500 * time.Millisecond)
+			b, err := readWhole(f)
+			if err != nil || b[18] != wire.BGP_MSG_UPDATE {
+				break
+			}
+			read++
+		}
+		if read < 4 || read > 6 {
+			t.Errorf("%d UPDATEs within a hold time of 3 s, at two a second", read)
+		}
+	})
+}
+
+// What follows a message that has been cut off would be taken for its rest.
+func TestNothingFollowsAMessageThatWasCutOff(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+		s.Set([]plan.Peering{peering("r1", "192.0.2.1", nil, "198.51.100.1/32")})
+		f := <-ends
+		f.answer(usual(90))
+		if _, err := io.ReadFull(f, make([]byte, 5)); err != nil { // of an UPDATE
+			t.Fatal(err)
+		}
+		f.write(make([]byte, 19)) // no BGP
+		synctest.Wait()
+		if rest, err := io.ReadAll(f); len(rest) != 0 || err != nil {
+			t.Errorf("got %x, %v", rest, err)
+		}
+	})
+}
+
+func TestCloseDoesNotWaitForARouterThatReadsNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+		s.Set([]plan.Peering{peering("r1", "192.0.2.1", nil, "198.51.100.1/32")})
+		f := <-ends
+		f.answer(usual(90))
+		synctest.Wait()
+		began := time.Now()
+		s.Close()
+		if took := time.Since(began); took != 0 {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+// The hold time is that of whole messages: one that comes byte by byte must be
+// there within it, and is no sign of life before.
+func TestMessagesThatComeByteByByte(t *testing.T) {
+	update := framed(wire.BGP_MSG_UPDATE, 0, 0, 0, 0)
+	for pause, up := range map[time.Duration]bool{100 * time.Millisecond: true, time.Second: false} {
+		inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+			s.Set([]plan.Peering{peering("r1", "192.0.2.1", nil, "198.51.100.1/32")})
+			f := <-ends
+			f.answer(usual(9))
+			go io.Copy(io.Discard, f)
+			for _, b := range slices.Repeat(update, 20) {
+				time.Sleep(pause)
+				if _, err := f.Write([]byte{b}); err != nil {
+					break
+				}
+			}
+			synctest.Wait()
+			got := s.Sessions()[0]
+			if up && (got.State != bgp.Established || got.UpdatesReceived != 20) || !up && !strings.Contains(got.Why, "silent for the hold time of 9s") {
+				t.Errorf("a byte each %s: %s because of %q, %d UPDATEs", pause, got.State, got.Why, got.UpdatesReceived)
+			}
+		})
+	}
+}
+
+// RFC 4271, section 6.1, and RFC 6608.
+func TestFaultsOfMessagesAreNotifiedAsTheStandardSays(t *testing.T) {
+	length := func(b []byte, n uint16) []byte {
+		binary.BigEndian.PutUint16(b[16:], n)
+		return b
+	}
+	for name, test := range map[string]struct {
+		message       []byte
+		code, subcode uint8
+		data          []byte
+	}{
+		"no marker":          {make([]byte, 19), wire.BGP_ERROR_MESSAGE_HEADER_ERROR, wire.BGP_ERROR_SUB_CONNECTION_NOT_SYNCHRONIZED, nil},
+		"too short":          {length(framed(wire.BGP_MSG_KEEPALIVE), 18), wire.BGP_ERROR_MESSAGE_HEADER_ERROR, wire.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH, []byte{0, 18}},
+		"too long":           {length(framed(wire.BGP_MSG_UPDATE), 4097), wire.BGP_ERROR_MESSAGE_HEADER_ERROR, wire.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH, []byte{16, 1}},
+		"a longer KEEPALIVE": {length(framed(wire.BGP_MSG_KEEPALIVE), 20), wire.BGP_ERROR_MESSAGE_HEADER_ERROR, wire.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH, []byte{0, 20}},
+		"a short UPDATE":     {length(framed(wire.BGP_MSG_UPDATE), 22), wire.BGP_ERROR_MESSAGE_HEADER_ERROR, wire.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH, []byte{0, 22}},
+		"a short refresh":    {length(framed(wire.BGP_MSG_ROUTE_REFRESH), 22), wire.BGP_ERROR_MESSAGE_HEADER_ERROR, wire.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH, []byte{0, 22}},
+		"an unknown type":    {framed(77), wire.BGP_ERROR_MESSAGE_HEADER_ERROR, wire.BGP_ERROR_SUB_BAD_MESSAGE_TYPE, []byte{77}},
+		"a second OPEN":      {opening(90), wire.BGP_ERROR_FSM_ERROR, wire.BGP_ERROR_SUB_RECEIVE_UNEXPECTED_MESSAGE_IN_ESTABLISHED_STATE, []byte{wire.BGP_MSG_OPEN}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+				s.Set([]plan.Peering{peering("r1", "192.0.2.1", nil)})
+				f := <-ends
+				f.answer(usual(90))
+				f.expect(wire.BGP_MSG_UPDATE) // End-of-RIB
+				f.write(test.message)
+				f.expectNotification(test.code, test.subcode, test.data...)
+			})
+		})
+	}
+}
+
+func TestMessagesBeforeTheirTimeAreNotifiedAsTheStandardSays(t *testing.T) {
+	t.Run("instead of OPEN", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+			s.Set([]plan.Peering{peering("r1", "192.0.2.1", nil)})
+			f := <-ends
+			f.expect(wire.BGP_MSG_OPEN)
+			f.write(framed(wire.BGP_MSG_KEEPALIVE))
+			f.expectNotification(wire.BGP_ERROR_FSM_ERROR, wire.BGP_ERROR_SUB_RECEIVE_UNEXPECTED_MESSAGE_IN_OPENSENT_STATE, wire.BGP_MSG_KEEPALIVE)
+		})
+	})
+	t.Run("instead of KEEPALIVE", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+			s.Set([]plan.Peering{peering("r1", "192.0.2.1", nil)})
+			f := <-ends
+			f.expect(wire.BGP_MSG_OPEN)
+			f.write(opening(90))
+			f.expect(wire.BGP_MSG_KEEPALIVE)
+			f.write(framed(wire.BGP_MSG_UPDATE, 0, 0, 0, 0))
+			f.expectNotification(wire.BGP_ERROR_FSM_ERROR, wire.BGP_ERROR_SUB_RECEIVE_UNEXPECTED_MESSAGE_IN_OPENCONFIRM_STATE, wire.BGP_MSG_UPDATE)
+		})
+	})
+}
