@@ -1,12 +1,16 @@
 package bgp
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // read takes what the router says until the connection ends.
@@ -52,9 +56,11 @@ func (s *session) take(m message) error {
 	case bgp.BGP_MSG_UPDATE:
 		s.p.note(func(x *Session) { x.UpdatesReceived++ })
 	case bgp.BGP_MSG_ROUTE_REFRESH:
-		select {
-		case s.refresh <- struct{}{}:
-		default:
+		if s.t.refreshes(m.body) {
+			select {
+			case s.refresh <- struct{}{}:
+			default:
+			}
 		}
 	case bgp.BGP_MSG_NOTIFICATION:
 		return notified(m.body)
@@ -62,6 +68,13 @@ func (s *session) take(m message) error {
 		return unexpected(bgp.BGP_ERROR_SUB_RECEIVE_UNEXPECTED_MESSAGE_IN_ESTABLISHED_STATE, m.kind, "when the session is up")
 	}
 	return nil
+}
+
+// refreshes tells whether a ROUTE-REFRESH asks for routes that both sides
+// speak of. Any other means nothing (RFC 2918, section 4).
+func (t terms) refreshes(body []byte) bool {
+	asked := bgp.NewFamily(binary.BigEndian.Uint16(body), body[3])
+	return slices.ContainsFunc(t.families, func(f config.Family) bool { return families[f] == asked })
 }
 
 // lost puts the end of a connection into words; faults have theirs already.

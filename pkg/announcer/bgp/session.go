@@ -32,6 +32,7 @@ type session struct {
 	mute map[config.Family]string
 
 	sent    []plan.Route // what the router has been told, sorted by prefix
+	again   bool         // it wants to be told all of it again
 	torn    bool         // a message has not got through whole: nothing can follow it
 	leaving <-chan time.Time
 	refresh chan struct{} // capacity 1: the router asks to be told everything again
@@ -119,7 +120,7 @@ func (s *session) serve() error {
 				return s.cause(err)
 			}
 		case <-s.refresh:
-			s.sent = nil
+			s.again = true
 		case <-s.leaving:
 			return s.depart()
 		case <-s.ended:
@@ -228,6 +229,9 @@ func (s *session) depart() error {
 // withdrawals first, but a changed route is replaced in place.
 func (s *session) tell(routes []plan.Route) error {
 	gone, changed := difference(s.sent, routes)
+	if s.again {
+		changed = routes
+	}
 	withdrawals, err := s.send.withdrawals(gone)
 	if err != nil {
 		return err
@@ -241,7 +245,7 @@ func (s *session) tell(routes []plan.Route) error {
 			return err
 		}
 	}
-	s.sent = routes
+	s.sent, s.again = routes, false
 	s.p.note(func(x *Session) { x.Advertised = routes })
 	return nil
 }

@@ -76,6 +76,45 @@ var (
 	refreshIPv6 = framed(wire.BGP_MSG_ROUTE_REFRESH, 0, wire.AFI_IP6, 0, wire.SAFI_UNICAST)
 )
 
+// A router that asks for everything in the moment in which a route goes must
+// hear of that all the same: it would keep the route until the session ends.
+func TestRouteRefreshHidesNoWithdrawal(t *testing.T) {
+	for range 20 { // what comes first is chance
+		inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+			two := peering("r1", "192.0.2.1", nil, "198.51.100.1/32", "198.51.100.2/32")
+			s.Set([]plan.Peering{two})
+			f := <-ends
+			f.answer(usual(90))
+			f.expect(wire.BGP_MSG_UPDATE) // and now End-of-RIB waits to be read
+			synctest.Wait()
+			f.write(refreshIPv4)
+			one := two
+			one.Routes = one.Routes[:1]
+			s.Set([]plan.Peering{one})
+			known := map[string]bool{"198.51.100.1/32": true, "198.51.100.2/32": true}
+			f.told(known)
+			if got := keys(known); !slices.Equal(got, []string{"198.51.100.1/32"}) {
+				t.Errorf("the router has %v", got)
+			}
+		})
+	}
+}
+
+func TestRouteRefreshForAFamilyThatIsNotSpokenMeansNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+		s.Set([]plan.Peering{peering("r1", "192.0.2.1", nil, "198.51.100.1/32")})
+		f := <-ends
+		f.answer(usual(90))
+		f.told(map[string]bool{})
+		before := s.Sessions()[0].UpdatesSent
+		f.write(refreshIPv6)
+		synctest.Wait()
+		if got := s.Sessions()[0]; got.UpdatesSent != before || got.State != bgp.Established {
+			t.Errorf("%d UPDATEs more, state %s", got.UpdatesSent-before, got.State)
+		}
+	})
+}
+
 // A router that does not read must hold up neither the end of a session that
 // it closes with a word, nor what that word says.
 func TestWordOfARouterThatReadsNothingIsHeard(t *testing.T) {
