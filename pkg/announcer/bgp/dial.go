@@ -59,6 +59,10 @@ func Dial(ctx context.Context, t Target) (Transport, error) {
 	return nextHops(Transport{Conn: conn}, local, t.Address, linkAddresses(links)), nil
 }
 
+// networkControl is the class of packets without which there is no network
+// (RFC 4271, appendix E): a flood of others does not end the session.
+const networkControl = 6 << 5
+
 // prepare sets the options of a socket before it connects.
 func (t Target) prepare(fd int) error {
 	if t.Password != "" {
@@ -70,16 +74,16 @@ func (t Target) prepare(fd int) error {
 			return fmt.Errorf("set the password: %w", err)
 		}
 	}
-	level, ttl, minimum := unix.IPPROTO_IP, unix.IP_TTL, unix.IP_MINTTL
+	level, class, ttl, minimum := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL, unix.IP_MINTTL
 	if t.Address.Is6() {
-		level, ttl, minimum = unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, unix.IPV6_MINHOPCOUNT
+		level, class, ttl, minimum = unix.IPPROTO_IPV6, unix.IPV6_TCLASS, unix.IPV6_UNICAST_HOPS, unix.IPV6_MINHOPCOUNT
 	}
-	for option, value := range map[int]int{ttl: t.TTL, minimum: t.MinimumTTL} {
+	for option, value := range map[int]int{class: networkControl, ttl: t.TTL, minimum: t.MinimumTTL} {
 		if value == 0 {
 			continue
 		}
 		if err := unix.SetsockoptInt(fd, level, option, value); err != nil {
-			return fmt.Errorf("set the TTL: %w", err)
+			return fmt.Errorf("set the class or the TTL of packets: %w", err)
 		}
 	}
 	return nil
