@@ -271,3 +271,26 @@ func TestMessagesBeforeTheirTimeAreNotifiedAsTheStandardSays(t *testing.T) {
 		})
 	})
 }
+
+// RFC 9003. What a router says goes to logs and terminals.
+func TestWordsOfThePeopleOfARouterAreShown(t *testing.T) {
+	for said, want := range map[string]string{
+		"\x05until":       `told to shut it down, with the words "until"`,
+		"\x06five\n\x1b":  `told to shut it down, with the words "five\n\x1b"`,
+		"\x00":            "told to shut it down",
+		"\x09cut off":     "told to shut it down",
+		"":                "told to shut it down",
+		"\x05until later": `told to shut it down, with the words "until"`,
+	} {
+		inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+			s.Set([]plan.Peering{peering("r1", "192.0.2.1", nil)})
+			f := <-ends
+			f.answer(usual(90))
+			f.write(framed(wire.BGP_MSG_NOTIFICATION, append([]byte{wire.BGP_ERROR_CEASE, wire.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN}, said...)...))
+			synctest.Wait()
+			if why := s.Sessions()[0].Why; !strings.HasSuffix(why, want) {
+				t.Errorf("%q became %q", said, why)
+			}
+		})
+	}
+}

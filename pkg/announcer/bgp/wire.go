@@ -89,9 +89,19 @@ func notified(body []byte) error {
 	}
 	text := notifications[[2]uint8{body[0], body[1]}]
 	if text == "" {
-		return fmt.Errorf("the router has closed the session: %s", bgp.NewNotificationErrorCode(body[0], body[1]))
+		text = bgp.NewNotificationErrorCode(body[0], body[1]).String()
 	}
-	return fmt.Errorf("the router has closed the session: %s", text)
+	return fmt.Errorf("the router has closed the session: %s%s", text, inWords(body))
+}
+
+// inWords returns what the people of a router have to say about a shutdown or a
+// reset (RFC 9003), fit for a log.
+func inWords(body []byte) string {
+	told := body[0] == bgp.BGP_ERROR_CEASE && (body[1] == bgp.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN || body[1] == bgp.BGP_ERROR_SUB_ADMINISTRATIVE_RESET)
+	if !told || len(body) < 3 || body[2] == 0 || len(body) < 3+int(body[2]) {
+		return ""
+	}
+	return fmt.Sprintf(", with the words %q", body[3:3+int(body[2])])
 }
 
 // notifications are the reasons of routers that need no manual, by code and
