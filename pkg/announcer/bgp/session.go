@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"slices"
 	"time"
 
@@ -90,8 +91,12 @@ func (s *session) write(m *bgp.BGPMessage) error {
 }
 
 func (s *session) writeBytes(b []byte) error {
-	if _, err := s.via.Write(b); err != nil {
-		s.torn = true
+	_, err := s.via.Write(b)
+	s.torn = err != nil
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errors.New("the router takes nothing of what is sent to it")
+	case err != nil:
 		return fmt.Errorf("send to the router: %w", bare(err))
 	}
 	return nil
@@ -103,11 +108,9 @@ func (s *session) serve() error {
 	s.up()
 	s.reading = true
 	go s.read()
-	keepalive := make(<-chan time.Time)
+	var keepalive <-chan time.Time
 	if s.t.hold > 0 {
-		ticker := time.NewTicker(s.t.keepalive)
-		defer ticker.Stop()
-		keepalive = ticker.C
+		keepalive = time.After(jitter(s.t.keepalive))
 	}
 	for first := true; ; first = false {
 		if err := s.step(first); err != nil {
@@ -119,6 +122,7 @@ func (s *session) serve() error {
 			if err := s.keepalive(); err != nil {
 				return s.cause(err)
 			}
+			keepalive = time.After(jitter(s.t.keepalive))
 		case <-s.refresh:
 			s.again = true
 		case <-s.leaving:

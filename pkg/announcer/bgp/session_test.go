@@ -272,6 +272,45 @@ func TestMessagesBeforeTheirTimeAreNotifiedAsTheStandardSays(t *testing.T) {
 	})
 }
 
+// RFC 4271, section 10: the nodes of a cluster are not to speak all at once.
+func TestSignsOfLifeComeAtUnequalTimes(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+		s.Set([]plan.Peering{peering("r1", "192.0.2.1", func(p *config.Peer) { p.HoldTime, p.KeepaliveTime = time.Hour, 20*time.Minute })})
+		f := <-ends
+		f.answer(usual(90)) // so they come every 30 s at most
+		f.expect(wire.BGP_MSG_UPDATE)
+		seen := map[time.Duration]bool{}
+		for last := time.Now(); len(seen) < 20; last = time.Now() {
+			f.write(framed(wire.BGP_MSG_KEEPALIVE))
+			f.expect(wire.BGP_MSG_KEEPALIVE)
+			pause := time.Since(last)
+			if pause < 22*time.Second || pause > 30*time.Second || seen[pause] {
+				t.Fatalf("a pause of %s after those of %v", pause, seen)
+			}
+			seen[pause] = true
+		}
+	})
+}
+
+func TestRouterThatReadsNothingIsGivenUpAfterTheHoldTimeThoughItSpeaks(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+		s.Set([]plan.Peering{peering("r1", "192.0.2.1", nil, "198.51.100.1/32")})
+		f := <-ends
+		f.answer(usual(90)) // ours is 9 s
+		began := time.Now()
+		for {
+			time.Sleep(time.Second)
+			if _, err := f.Write(framed(wire.BGP_MSG_KEEPALIVE)); err != nil {
+				break
+			}
+		}
+		synctest.Wait()
+		if why, took := s.Sessions()[0].Why, time.Since(began); !strings.Contains(why, "takes nothing") || took < 9*time.Second || took > 11*time.Second {
+			t.Errorf("given up after %s because of %q", took, why)
+		}
+	})
+}
+
 // RFC 9003. What a router says goes to logs and terminals.
 func TestWordsOfThePeopleOfARouterAreShown(t *testing.T) {
 	for said, want := range map[string]string{
