@@ -176,7 +176,10 @@ func (s *session) step(first bool) error {
 	leaving := ending != staying || w.Leaving != ""
 	switch {
 	case ending == stopping && w.Leaving == "" && s.t.restart:
-		return errFarewell // the router keeps the routes, and must not hear a word (RFC 4724, section 4)
+		if err := s.tell(routes); err != nil {
+			return err
+		}
+		return errFarewell // the router keeps the routes, and must hear of no end (RFC 4724, section 4)
 	case leaving && len(routes) == 0 && len(s.sent) == 0:
 		return s.depart()
 	case leaving:
