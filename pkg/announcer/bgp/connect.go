@@ -45,6 +45,10 @@ func (p *peer) connect() error {
 	if err == nil {
 		stopWatching() // from here on the session takes leave by itself
 		err = s.serve()
+		p.kept = time.Now()
+		if s.t.restart && !errors.Is(err, errFarewell) {
+			p.kept = p.kept.Add(p.config.GracefulRestart)
+		}
 	}
 	if p.leftBeforeUp(ctx) {
 		return errFarewell

@@ -43,6 +43,10 @@ type peer struct {
 	password string // last known; the goroutine's own, as are all below
 	told     string // trouble that has been logged
 	fresh    bool   // no session has come up since the process started
+
+	// kept is until when the router may keep routes of ours while there is no
+	// session.
+	kept time.Time
 }
 
 func newPeer(o Options, w plan.Peering) *peer {
@@ -50,6 +54,7 @@ func newPeer(o Options, w plan.Peering) *peer {
 	p := &peer{
 		o: o, config: w.Peer, ctx: ctx, cancel: cancel, want: w, fresh: true,
 		done: make(chan struct{}), kick: make(chan struct{}, 1),
+		kept: time.Now().Add(w.Peer.GracefulRestart), // of an announcer before this one
 	}
 	p.state = Session{
 		Peer: w.Peer.Name, Address: w.Peer.Address, Port: w.Peer.Port, LocalASN: w.Peer.LocalASN,
@@ -147,7 +152,7 @@ func (p *peer) run() {
 		case ending != staying || p.ctx.Err() != nil:
 			p.enter(Left, "")
 			return
-		case w.Leaving != "":
+		case p.unheard(w):
 			p.enter(Left, string(w.Leaving))
 			p.wait(nil)
 			continue
@@ -166,6 +171,10 @@ func (p *peer) run() {
 	}
 }
 
+// unheard tells whether there is nothing that a router could be told: this node
+// advertises nothing any more, and the router keeps nothing from before.
+func (p *peer) unheard(w plan.Peering) bool { return w.Leaving != "" && !time.Now().Before(p.kept) }
+
 // wait returns when the time is over, the session must end, or, without a
 // time, when something changes.
 func (p *peer) wait(over <-chan time.Time) {
@@ -177,7 +186,7 @@ func (p *peer) wait(over <-chan time.Time) {
 			return
 		case <-p.kick:
 			w, ending := p.wanted()
-			if over == nil || ending != staying || w.Leaving != "" {
+			if over == nil || ending != staying || p.unheard(w) {
 				return
 			}
 		}
@@ -185,7 +194,7 @@ func (p *peer) wait(over <-chan time.Time) {
 }
 
 // jitter takes up to a quarter off, so that the nodes of a cluster do not all
-// connect at once (RFC 4271, section 10).
+// connect, or give signs of life, at once (RFC 4271, section 10).
 func jitter(d time.Duration) time.Duration {
 	return d - time.Duration(rand.Int64N(int64(d)/4+1))
 }

@@ -9,10 +9,12 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	wire "github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // far is a router's end of a connection without a network or a kernel: what it
@@ -112,4 +114,13 @@ func inBubble(t *testing.T, test func(t *testing.T, s *bgp.Speaker, ends <-chan 
 		defer s.Close()
 		test(t, s, ends)
 	})
+}
+
+// graceful is the OPEN of a router that keeps routes over a restart.
+func graceful() []byte {
+	return opening(90, 2, 10, 65, 4, 0, 0, 64501>>8, 64501&0xff, 64, 2, 0, 120)
+}
+
+func keptFor(d time.Duration) func(*config.Peer) {
+	return func(p *config.Peer) { p.GracefulRestart = d }
 }
