@@ -12,10 +12,13 @@ import (
 )
 
 const (
-	// connectWithin bounds an attempt to connect, openWithin how long a router
-	// that has accepted may say nothing.
 	connectWithin = 5 * time.Second
-	openWithin    = 10 * time.Second
+
+	// openWithin is how long a router that has accepted may take to open the
+	// session: one that has just started has all nodes to answer. Before that,
+	// after muteAfter, it is shown that it says nothing.
+	openWithin = time.Minute
+	muteAfter  = 10 * time.Second
 
 	longestPassword = 80 // bytes, of the kernel
 )
@@ -140,6 +143,7 @@ func (s *session) open() error {
 	if err := s.via.SetDeadline(time.Now().Add(openWithin)); err != nil {
 		return fmt.Errorf("set a time limit: %w", err)
 	}
+	defer time.AfterFunc(muteAfter, p.mute).Stop()
 	open, err := p.openMessage(p.fresh)
 	if err != nil {
 		return fmt.Errorf("make an OPEN: %w", err)
@@ -161,12 +165,23 @@ func (s *session) open() error {
 	return err
 }
 
+const mute = "the router accepts the connection and says nothing"
+
+// mute shows what a session that is being opened waits for.
+func (p *peer) mute() {
+	p.note(func(s *Session) {
+		if s.State == Opening {
+			s.Why = mute
+		}
+	})
+}
+
 // expect reads the next message, which must be of a kind.
 func (s *session) expect(kind uint8) ([]byte, error) {
 	m, err := readMessage(s.in, make([]byte, mostMessage))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &fault{bgp.BGP_ERROR_HOLD_TIMER_EXPIRED, 0, nil, fmt.Sprintf("the router accepts the connection and says nothing for %s", openWithin)}
+		return nil, &fault{bgp.BGP_ERROR_HOLD_TIMER_EXPIRED, 0, nil, mute}
 	case err != nil:
 		return nil, lost(err)
 	case m.kind == bgp.BGP_MSG_NOTIFICATION:

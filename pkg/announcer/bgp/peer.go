@@ -44,6 +44,8 @@ type peer struct {
 	told     string // trouble that has been logged
 	fresh    bool   // no session has come up since the process started
 
+	since time.Time // when the session came up that there is, or was last; zero: the last attempt brought none
+
 	// kept is until when the router may keep routes of ours while there is no
 	// session.
 	kept time.Time
@@ -157,13 +159,13 @@ func (p *peer) run() {
 			p.wait(nil)
 			continue
 		}
-		began := time.Now()
+		p.since = time.Time{}
 		err := p.connect()
 		if errors.Is(err, errFarewell) {
 			continue
 		}
 		p.fail(err)
-		if time.Since(began) >= steady {
+		if !p.since.IsZero() && time.Since(p.since) >= steady {
 			pause = firstPause
 		}
 		p.wait(time.After(jitter(pause)))

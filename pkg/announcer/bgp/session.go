@@ -150,7 +150,7 @@ func (s *session) cause(err error) error {
 func (s *session) up() {
 	p := s.p
 	s.send, s.mute = newSender(p.config, s.t, s.via)
-	p.fresh, p.told = false, ""
+	p.fresh, p.told, p.since = false, "", time.Now()
 	p.note(func(x *Session) {
 		x.State, x.Why, x.ASN, x.Internal, x.Restarting = Established, "", s.t.asn, s.send.internal, s.t.restart
 		x.Families, x.Mute = nil, s.mute

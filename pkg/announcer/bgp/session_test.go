@@ -333,3 +333,67 @@ func TestWordsOfThePeopleOfARouterAreShown(t *testing.T) {
 		})
 	}
 }
+
+// A router that has just started has many nodes to answer, and would never come
+// to an end if they hung up and began anew.
+func TestRouterThatIsSlowToOpenIsWaitedFor(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+		s.Set([]plan.Peering{peering("r1", "192.0.2.1", nil)})
+		f := <-ends
+		f.expect(wire.BGP_MSG_OPEN)
+		time.Sleep(9 * time.Second)
+		if why := s.Sessions()[0].Why; why != "" {
+			t.Errorf("why: %q", why)
+		}
+		time.Sleep(2 * time.Second)
+		if got := s.Sessions()[0]; got.State != bgp.Opening || !strings.Contains(got.Why, "says nothing") {
+			t.Errorf("got %s because of %q", got.State, got.Why)
+		}
+		time.Sleep(45 * time.Second)
+		f.write(usual(90))
+		f.expect(wire.BGP_MSG_KEEPALIVE)
+		f.write(framed(wire.BGP_MSG_KEEPALIVE))
+		f.expect(wire.BGP_MSG_UPDATE)
+		if got := s.Sessions()[0]; got.State != bgp.Established || got.Why != "" || len(ends) != 0 {
+			t.Errorf("got %s because of %q, and %d more attempts", got.State, got.Why, len(ends))
+		}
+	})
+}
+
+// Attempts become rarer as long as none brings a session that lasts, however
+// long each takes.
+func TestPausesGrowUntilASessionLasts(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+		s.Set([]plan.Peering{peering("r1", "192.0.2.1", func(p *config.Peer) { p.ConnectTime = 30 * time.Second })})
+		attempt := func(least, most time.Duration) *far {
+			began := time.Now()
+			f := <-ends
+			if took := time.Since(began); took < least || took > most {
+				t.Errorf("the next attempt came after %s, want %s to %s", took, least, most)
+			}
+			return f
+		}
+		mute := func(f *far) {
+			f.expect(wire.BGP_MSG_OPEN)
+			f.expectNotification(wire.BGP_ERROR_HOLD_TIMER_EXPIRED, 0)
+		}
+		mute(attempt(0, 0))
+		mute(attempt(750*time.Millisecond, time.Second))
+		mute(attempt(1500*time.Millisecond, 2*time.Second))
+		for range 3 {
+			(<-ends).Close() // 4, 8 and 16 s
+		}
+		f := attempt(22*time.Second, 30*time.Second)
+		f.answer(usual(90))
+		f.Close() // it came up, and did not last
+		f = attempt(22*time.Second, 30*time.Second)
+		f.answer(usual(90))
+		go io.Copy(io.Discard, f)
+		for range 11 {
+			time.Sleep(3 * time.Second)
+			f.write(framed(wire.BGP_MSG_KEEPALIVE))
+		}
+		f.Close()
+		attempt(750*time.Millisecond, time.Second)
+	})
+}
