@@ -27,8 +27,8 @@ What it never does:
     of the API server
   - stop announcing because the API server, etcd or ccm-baremetal is away
   - write anything but Events, the condition ccm-baremetal.io/Announced of
-    Services, the file --record on the host, and with bgp.backend: frr-k8s the
-    FRRConfiguration of its node
+    Services, the file --record on the host, with bgp.backend: frr the files in
+    --frr-dir, and with frr-k8s the FRRConfiguration of its node
 
 To rehearse, --observe-only decides among the announcers that observe as well,
 and announces and writes nothing. What a status shows and a pool has then counts
@@ -51,7 +51,7 @@ const examples = `  # as the container of a DaemonSet with hostNetwork, NODE_NAM
 
   # why is this address, or this Service, announced from where it is, or not at all
   announcer explain 192.0.2.10
-  announcer explain web/shop -o json
+  announcer explain shop/web -o json
 
   # which addresses would move if node n1 drained
   announcer simulate --drain n1

@@ -25,10 +25,10 @@ that each node tells of the address, and why others tell none.
 Exit code: 0, or 1 if the Service or address is not known.`
 
 const explainExamples = `  PROGRAM explain 192.0.2.10
-  PROGRAM explain web/shop -o json
+  PROGRAM explain shop/web -o json
 
   # a page that somebody has sent
-  PROGRAM explain web/shop --file plan.json`
+  PROGRAM explain shop/web --file plan.json`
 
 const membersHelp = `List the live announcers as one of them sees the others by gossip, what each of
 them says about itself, and the Nodes without one.
