@@ -88,7 +88,8 @@ type score struct {
 // as much as the hashing, because it works on a copy.
 type ballot struct {
 	suffix []byte // what is hashed after the node's name
-	text   []byte
+	length int    // of the name of the node last added, -1 at first
+	text   []byte // of the node last added: its name, the suffix and the padding
 	hash   interface {
 		hash.Hash
 		encoding.BinaryAppender
@@ -99,6 +100,7 @@ type ballot struct {
 
 func newBallot(address netip.Addr) *ballot {
 	b := &ballot{
+		length: -1,
 		suffix: address.AppendTo([]byte{'#'}),
 		text:   make([]byte, 0, 2*sha256.BlockSize),
 		state:  make([]byte, 0, 2*sha256.BlockSize),
@@ -111,7 +113,12 @@ func newBallot(address netip.Addr) *ballot {
 }
 
 func (b *ballot) add(node string) {
-	b.text = pad(append(append(b.text[:0], node...), b.suffix...))
+	if len(node) == b.length { // as most names are: all but the name is there
+		copy(b.text, node)
+	} else {
+		b.length = len(node)
+		b.text = pad(append(append(b.text[:0], node...), b.suffix...))
+	}
 	b.hash.Reset()
 	b.hash.Write(b.text)
 	var err error

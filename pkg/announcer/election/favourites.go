@@ -2,9 +2,9 @@ package election
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"math"
 	"net/netip"
 	"slices"
 )
@@ -27,13 +27,20 @@ type Favourites struct {
 	some bool        // there are nodes besides, all of them worse than these
 }
 
-// favourite is a node by its place in the list of all nodes, with the first
-// bytes of its sum: 32 of these for each of thousands of addresses have to fit
-// into a small process.
-type favourite struct {
-	sum  uint32
-	node int32
+// favourite is a node by its place in the list of all nodes, below the first
+// bytes of its sum: so numbers compare as the sums do, and 32 of these for each
+// of thousands of addresses fit into a small process.
+type favourite uint64
+
+func newFavourite(sum []byte, node int32) favourite {
+	return favourite(binary.BigEndian.Uint32(sum))<<32 | favourite(node)
 }
+
+func (x favourite) sum() uint32 { return uint32(x >> 32) }
+func (x favourite) node() int32 { return int32(uint32(x)) }
+
+// moved returns the same sum for another place in the list.
+func (x favourite) moved(node int32) favourite { return x&^math.MaxUint32 | favourite(node) }
 
 // Renumbering says how one sorted list of nodes becomes another one.
 type Renumbering struct {
@@ -69,8 +76,8 @@ func Renumber(from, to []string) Renumbering {
 func (f *Favourites) Follow(r Renumbering, address netip.Addr) {
 	kept := f.best[:0]
 	for _, x := range f.best {
-		if x.node = r.to[x.node]; x.node >= 0 {
-			kept = append(kept, x)
+		if node := r.to[x.node()]; node >= 0 {
+			kept = append(kept, x.moved(node))
 		}
 	}
 	f.best = kept
@@ -94,22 +101,14 @@ func (f *Favourites) Follow(r Renumbering, address netip.Addr) {
 // add takes a node in if it is good enough.
 func (f *Favourites) add(b *ballot, nodes []string, node int32) {
 	b.add(nodes[node])
-	x := favourite{binary.BigEndian.Uint32(b.sum), node}
-	last := len(f.best) - 1
-	closed := last >= 0 && (f.some || len(f.best) == favoured)
-	if closed && f.best[last].sum < x.sum { // nearly all of them, if there are many
+	x := newFavourite(b.sum, node)
+	closed := len(f.best) == favoured || f.some && len(f.best) > 0
+	if closed && f.best[len(f.best)-1].sum() < x.sum() { // nearly all of them, if there are many
 		f.some = true
 		return
 	}
-	sum := [sha256.Size]byte(b.sum)
-	before := func(y favourite) int {
-		if y.sum != x.sum {
-			return cmp.Compare(y.sum, x.sum)
-		}
-		b.add(nodes[y.node]) // rarely
-		return bytes.Compare(b.sum, sum[:])
-	}
-	if closed && before(f.best[last]) < 0 {
+	i := f.place(b, nodes, x)
+	if closed && i == len(f.best) {
 		f.some = true
 		return
 	}
@@ -119,8 +118,22 @@ func (f *Favourites) add(b *ballot, nodes []string, node int32) {
 	if f.best == nil {
 		f.best = make([]favourite, 0, min(favoured, len(nodes)))
 	}
-	i, _ := slices.BinarySearchFunc(f.best, x, func(y, _ favourite) int { return before(y) })
 	f.best = slices.Insert(f.best, i, x)
+}
+
+// place returns where the node last added belongs.
+func (f *Favourites) place(b *ballot, nodes []string, x favourite) int {
+	i, _ := slices.BinarySearch(f.best, x.moved(0))
+	if i == len(f.best) || f.best[i].sum() != x.sum() {
+		return i
+	}
+	sum := [sha256.Size]byte(b.sum) // rarely two begin alike
+	for ; i < len(f.best) && f.best[i].sum() == x.sum(); i++ {
+		if b.add(nodes[f.best[i].node()]); bytes.Compare(b.sum, sum[:]) > 0 {
+			break
+		}
+	}
+	return i
 }
 
 // Best returns what the function Best returns for those nodes that passes
@@ -133,8 +146,8 @@ func (f *Favourites) Best(nodes []string, passes func(node int) bool, size, most
 		if len(out) >= want {
 			break
 		}
-		if passes(int(x.node)) {
-			out = append(out, nodes[x.node])
+		if node := int(x.node()); passes(node) {
+			out = append(out, nodes[node])
 		}
 	}
 	return out, len(out) >= want
