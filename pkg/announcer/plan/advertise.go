@@ -39,13 +39,14 @@ func newAdvertisements(c config.Config, nodes []node) []advertisement {
 // address in no pool (its pool was removed while a Service kept it) matches
 // all of them: a change of the configuration makes nobody silent by surprise.
 func (v *view) matching(among []int, pool string) []int {
-	var out []int
-	for _, i := range among {
-		if ad := v.advertisements[i]; pool == "" || ad.pools == nil || ad.pools[pool] {
-			out = append(out, i)
-		}
+	other := func(i int) bool {
+		ad := &v.advertisements[i]
+		return pool != "" && ad.pools != nil && !ad.pools[pool]
 	}
-	return out
+	if !slices.ContainsFunc(among, other) {
+		return among // as for nearly all addresses
+	}
+	return slices.DeleteFunc(slices.Clone(among), other)
 }
 
 // wishes returns how the node is to announce according to those of some

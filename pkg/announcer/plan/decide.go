@@ -34,76 +34,45 @@ func Explain(s Snapshot, address netip.Addr) (Verdict, bool) {
 // decide names at most shown candidates and excluded nodes in each Verdict.
 func decide(s Snapshot, shown int) []Verdict {
 	v := newView(s, shown)
-	cases := v.cases()
-	inParallel(len(cases), func(i int) { cases[i].elect(v, nil) })
-	return v.verdicts(cases)
+	verdicts := v.cases()
+	inParallel(len(verdicts), func(i int) { v.elect(&verdicts[i], nil) })
+	v.nameLinks(verdicts)
+	return verdicts
 }
 
 // cases looks at all addresses, but for the election.
-func (v *view) cases() []verdict {
-	cases := make([]verdict, len(v.addresses))
+func (v *view) cases() []Verdict {
+	verdicts := make([]Verdict, len(v.addresses))
 	for i, address := range v.addresses {
-		cases[i] = v.decide(address)
-	}
-	return cases
-}
-
-// verdicts completes the cases after the election.
-func (v *view) verdicts(cases []verdict) []Verdict {
-	verdicts := make([]Verdict, len(cases))
-	for i := range cases {
-		verdicts[i] = cases[i].Verdict
-		if owner := v.index(verdicts[i].Owner); owner >= 0 {
-			verdicts[i].OwnerLinks = v.part(owner, verdicts[i].Address, cases[i].advertisements).names
-		}
+		v.decide(&verdicts[i], address)
 	}
 	return verdicts
 }
 
-// verdict is a Verdict in the making: everything but the election.
-type verdict struct {
-	Verdict
-	part           part  // this node's, as a candidate
-	advertisements []int // those that the demands that decided match
-}
-
 // decide looks at one address and at all Services that hold it.
-func (v *view) decide(address netip.Addr) verdict {
-	holders := v.holders[address]
-	d := verdict{Verdict: Verdict{
-		Address:  address,
-		Services: keys(holders),
-		Holders:  make([]Holder, len(holders)),
-	}}
-	demands := v.demands(address, holders, d.Holders)
-	v.tell(&d.Verdict, address, holders)
+func (v *view) decide(d *Verdict, address netip.Addr) {
+	held := v.held[address]
+	d.Address, d.Services, d.Holders = address, held.services, make([]Holder, len(held.by))
+	demands := v.demands(address, held.by, d.Holders)
+	v.tell(d, address, held.by)
 	if len(demands) == 0 {
 		d.Reason = gravest(d.Holders)
-		return d
+		return
 	}
-	o := v.poll(demands)
+	o := v.poll(address, demands)
 	d.outcome, d.Eligible, d.Behind, d.Excluded, d.LeftOut = o, o.field.size, o.behind, o.excluded, o.leftOut
-	deciding := demands
+	d.Links, d.Layer2 = o.links, o.own.layer2
 	if o.decisive >= 0 {
 		overrule(d.Holders, demands, o.decisive)
-		deciding = demands[o.decisive : o.decisive+1]
 	}
-	d.advertisements = advertisementsOf(deciding)
-	own := v.part(v.self, address, d.advertisements)
-	d.part, d.Layer2 = own, own.layer2
-	if !o.field.has(v.node) {
-		own = v.ownPart(address, v.servable(demands))
-	}
-	d.Links = own.up()
-	return d
 }
 
 // elect ranks the candidates, and says what that means for this node.
-func (d *verdict) elect(v *view, known *election.Favourites) {
+func (v *view) elect(d *Verdict, known *election.Favourites) {
 	if d.Reason != "" {
 		return
 	}
-	d.rank(v, known)
+	v.rank(d, known)
 	if len(d.Candidates) > 0 {
 		d.Owner = d.Candidates[0]
 	}
@@ -113,11 +82,20 @@ func (d *verdict) elect(v *view, known *election.Favourites) {
 	case v.forbidden:
 		d.Owner, d.Reason = "", NoQuorum
 	case d.Owner == v.node:
-		d.Reason, d.Links = Owner, d.part.links
-	case d.outcome.field.has(v.node):
+		d.Reason, d.Links = Owner, d.outcome.own.links
+	case d.outcome.candidate:
 		d.Reason = NotOwner
 	default:
 		d.Reason = NotCandidate
+	}
+}
+
+// nameLinks fills in the links of the owners.
+func (v *view) nameLinks(verdicts []Verdict) {
+	for i := range verdicts {
+		if d := &verdicts[i]; d.Owner != "" {
+			d.OwnerLinks = v.linksOf(d.Owner, d.Address, d.outcome)
+		}
 	}
 }
 
@@ -126,21 +104,21 @@ func (d *verdict) elect(v *view, known *election.Favourites) {
 const fewNodes = 8
 
 // rank fills in the candidates, best first, tier by tier.
-func (d *verdict) rank(v *view, known *election.Favourites) {
+func (v *view) rank(d *Verdict, known *election.Favourites) {
 	for t, names := range d.outcome.field.tiers {
 		most := v.shown - len(d.Candidates)
 		switch {
 		case len(names) == 0 || most == 0:
 		case d.Candidates == nil:
-			d.Candidates = d.best(v, known, tier(t), most)
+			d.Candidates = v.best(d, known, tier(t), most)
 		default:
-			d.Candidates = append(d.Candidates, d.best(v, known, tier(t), most)...)
+			d.Candidates = append(d.Candidates, v.best(d, known, tier(t), most)...)
 		}
 	}
 }
 
 // best returns the first most candidates of a tier.
-func (d *verdict) best(v *view, known *election.Favourites, t tier, most int) []string {
+func (v *view) best(d *Verdict, known *election.Favourites, t tier, most int) []string {
 	names := d.outcome.field.tiers[t]
 	if known != nil && len(names) > fewNodes {
 		passes := func(node int) bool {

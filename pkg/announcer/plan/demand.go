@@ -18,9 +18,9 @@ type demand struct {
 }
 
 // demands returns what the Services on an address ask for, oldest first, and
-// fills in the reason for each of them.
+// fills in the reason for each of them. They are valid until the next call.
 func (v *view) demands(address netip.Addr, holders []holder, reasons []Holder) []demand {
-	var out []demand
+	out := v.room[:0]
 	pool, _ := v.config.PoolOf(address)
 	ban := v.ban(address)
 	for i, h := range holders {
@@ -34,6 +34,7 @@ func (v *view) demands(address netip.Addr, holders []holder, reasons []Holder) [
 			out = append(out, demand{i, matching, v.reach(address, matching), h.Local, h.eligible, h.serving})
 		}
 	}
+	v.room = out
 	return out
 }
 

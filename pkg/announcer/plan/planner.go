@@ -18,8 +18,9 @@ type Planner struct {
 	verdicts []Verdict
 	peerings []Peering
 
-	nodes      []string // those that the favourites are of
-	favourites map[netip.Addr]*election.Favourites
+	nodes      []string // those that tenancy and favourites are of
+	tenancy    *tenancy
+	favourites []*election.Favourites // by place of the address in tenancy, nil without an election
 }
 
 // Decide returns Decide(s), and prepares what Peerings returns. Verdicts of
@@ -28,15 +29,28 @@ func (p *Planner) Decide(s Snapshot) []Verdict {
 	if p.verdicts != nil && sameWorld(p.last, s) {
 		return p.verdicts
 	}
-	v := newView(s, Ranked)
-	cases := v.cases()
-	favourites := p.follow(v.names, cases)
-	inParallel(len(cases), func(i int) {
-		favourites[i].bring(cases[i].Address)
-		cases[i].elect(v, favourites[i].Favourites)
+	v := p.view(s)
+	verdicts := v.cases()
+	favourites := p.follow(v, verdicts)
+	inParallel(len(verdicts), func(i int) {
+		favourites[i].bring(verdicts[i].Address)
+		v.elect(&verdicts[i], favourites[i].Favourites)
 	})
-	p.last, p.verdicts, p.peerings = s, v.verdicts(cases), v.peerings(s)
+	v.nameLinks(verdicts)
+	p.nodes, p.tenancy = v.names, v.tenancy
+	p.last, p.verdicts, p.peerings = s, verdicts, v.peerings(s)
 	return p.verdicts
+}
+
+// view returns newView(s, Ranked), with the tenancy of the last pass if it is
+// the same.
+func (p *Planner) view(s Snapshot) *view {
+	v := newEmptyView(s, Ranked)
+	v.tenancy = p.tenancy
+	if p.tenancy == nil || !sameServices(p.last, s) || !slices.Equal(p.nodes, v.names) {
+		v.tenancy = v.newTenancy(s.Services)
+	}
+	return v
 }
 
 // Peerings returns what the function of that name says of the snapshot that
@@ -57,28 +71,43 @@ func (f favourites) bring(address netip.Addr) {
 
 // follow returns the favourites for all cases with an election, and forgets
 // those of other addresses.
-func (p *Planner) follow(nodes []string, cases []verdict) []favourites {
+func (p *Planner) follow(v *view, cases []Verdict) []favourites {
 	var changed *election.Renumbering
-	if !slices.Equal(p.nodes, nodes) {
-		r := election.Renumber(p.nodes, nodes)
+	if !slices.Equal(p.nodes, v.names) {
+		r := election.Renumber(p.nodes, v.names)
 		changed = &r
 	}
-	fresh := election.Renumber(nil, nodes)
-	next := make(map[netip.Addr]*election.Favourites, len(cases))
+	fresh := election.Renumber(nil, v.names)
+	known := p.known(v.addresses)
 	out := make([]favourites, len(cases))
 	for i := range cases {
-		if cases[i].Reason != "" {
-			continue
+		switch {
+		case cases[i].Reason != "":
+			known[i] = nil
+		case known[i] == nil:
+			known[i] = &election.Favourites{}
+			out[i] = favourites{known[i], &fresh}
+		default:
+			out[i] = favourites{known[i], changed}
 		}
-		address := cases[i].Address
-		known, ok := p.favourites[address]
-		out[i] = favourites{known, changed}
-		if !ok {
-			out[i] = favourites{&election.Favourites{}, &fresh}
-		}
-		next[address] = out[i].Favourites
 	}
-	p.nodes, p.favourites = nodes, next
+	p.favourites = known
+	return out
+}
+
+// known returns the favourites for some addresses, sorted, by their place; nil
+// for those that have none.
+func (p *Planner) known(addresses []netip.Addr) []*election.Favourites {
+	out := make([]*election.Favourites, len(addresses))
+	j := 0
+	for i, address := range addresses {
+		for j < len(p.favourites) && p.tenancy.addresses[j].Less(address) {
+			j++
+		}
+		if j < len(p.favourites) && p.tenancy.addresses[j] == address {
+			out[i] = p.favourites[j]
+		}
+	}
 	return out
 }
 
@@ -86,15 +115,18 @@ func (p *Planner) follow(nodes []string, cases []verdict) []favourites {
 // hands out the same list as long as nothing in it has changed, so the long
 // ones need not be read.
 func sameWorld(a, b Snapshot) bool {
-	same := a.Config.Hash != "" && a.Config.Hash == b.Config.Hash &&
-		sameList(a.Services, b.Services) && sameList(a.Nodes, b.Nodes)
-	if !same {
+	if !sameServices(a, b) || !sameList(a.Nodes, b.Nodes) {
 		return false
 	}
 	for _, s := range []*Snapshot{&a, &b} {
 		s.Services, s.Nodes, s.Config = nil, nil, config.Config{}
 	}
 	return reflect.DeepEqual(a, b)
+}
+
+// sameServices tells whether two snapshots have the same Services and documents.
+func sameServices(a, b Snapshot) bool {
+	return a.Config.Hash != "" && a.Config.Hash == b.Config.Hash && sameList(a.Services, b.Services)
 }
 
 // sameList tells whether two lists are one in memory.

@@ -129,6 +129,11 @@ func TestLargeClusterIsDecidedInTime(t *testing.T) {
 			t.Errorf("%s: %s, want %s", step.what, took, step.bound)
 		}
 	}
+	some := s
+	some.Services = s.Services[:manyAddresses/100]
+	before := processorTime(t)
+	naiveRanking(some)
+	t.Logf("the rule of others, cold: 100 times %s", processorTime(t)-before)
 }
 
 // processorTime returns what this process has used of the processors.

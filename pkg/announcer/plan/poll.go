@@ -3,10 +3,12 @@ package plan
 import (
 	"encoding/binary"
 	"maps"
+	"net/netip"
 	"slices"
 )
 
-// outcome is what the nodes are for addresses with equal demands.
+// outcome is what the nodes are for addresses with equal demands in the same
+// subnets. Most addresses of a cluster share one.
 type outcome struct {
 	ground   *ground
 	local    [][]int // for each demand with policy Local, the nodes whose endpoints count
@@ -15,6 +17,12 @@ type outcome struct {
 	excluded []Exclusion // the first of them
 	leftOut  map[Reason]int
 	decisive int // the demand whose candidates they are, -1: of all demands
+
+	advertisements []int               // that the demands match whose candidates they are
+	candidate      bool                // this node is one
+	own            part                // how this node announces as a candidate
+	links          []Link              // of this node on which it could serve them now
+	ownerLinks     map[string][]string // of nodes that own such an address, by name
 }
 
 // ground is what the nodes are for demands of equal reach, before it matters
@@ -33,13 +41,14 @@ type ground struct {
 // drains or takes itself for unfit is a candidate only where no other could
 // serve: it serves better than nobody. The last to be asked are those whose
 // link is down.
-func (v *view) poll(demands []demand) *outcome {
+func (v *view) poll(address netip.Addr, demands []demand) *outcome {
 	var memory keyMemory
-	key := appendOutcomeKey(memory[:0], demands)
+	key := v.appendOutcomeKey(memory[:0], demands)
 	if known, ok := v.outcomes[string(key)]; ok {
 		return known
 	}
 	o := v.pollAnew(demands)
+	v.fillOwn(o, address, demands)
 	v.outcomes[string(key)] = o
 	return o
 }
@@ -70,6 +79,35 @@ func (v *view) pollAnew(demands []demand) *outcome {
 		}
 	}
 	return v.describe(v.filter(demands, false))
+}
+
+// fillOwn fills in what the outcome means for this node.
+func (v *view) fillOwn(o *outcome, address netip.Addr, demands []demand) {
+	deciding := demands
+	if o.decisive >= 0 {
+		deciding = demands[o.decisive : o.decisive+1]
+	}
+	o.advertisements = advertisementsOf(deciding)
+	o.own = v.part(v.self, address, o.advertisements)
+	o.candidate = o.field.has(v.node)
+	o.links = o.own.up()
+	if !o.candidate {
+		o.links = v.part(v.self, address, advertisementsOf(v.servable(demands))).up()
+	}
+}
+
+// linksOf names the links of the owner of an address.
+func (v *view) linksOf(owner string, address netip.Addr, o *outcome) []string {
+	names, known := o.ownerLinks[owner]
+	if known {
+		return names
+	}
+	if o.ownerLinks == nil {
+		o.ownerLinks = map[string][]string{}
+	}
+	names = v.part(v.index(owner), address, o.advertisements).names
+	o.ownerLinks[owner] = names
+	return names
 }
 
 // filter finds the candidates for some demands, the nodes among them or not
@@ -206,15 +244,21 @@ func intersect(a, b []int) []int {
 // length costs no memory: it is done for each of thousands of addresses.
 type keyMemory [64]byte
 
-// appendOutcomeKey appends what is equal for demands that get the same outcome.
-func appendOutcomeKey(key []byte, demands []demand) []byte {
+// appendOutcomeKey appends what is equal for demands that get the same outcome:
+// how far they reach and, with policy Local, where endpoints are, and whether
+// one that serves is here.
+func (v *view) appendOutcomeKey(key []byte, demands []demand) []byte {
 	for _, d := range demands {
 		key = binary.AppendUvarint(key, uint64(d.reach.id))
-		if !d.local {
+		switch {
+		case !d.local:
 			key = append(key, 0)
 			continue
+		case contains(d.serving, v.self):
+			key = append(key, 1)
+		default:
+			key = append(key, 2)
 		}
-		key = append(key, 1)
 		key = appendNumbers(key, d.eligible)
 	}
 	return key

@@ -64,12 +64,7 @@ func (p part) up() []Link {
 	return p.links
 }
 
-// ownPart returns how this node announces an address of which it is a
-// candidate, given the demands that decided.
-func (v *view) ownPart(address netip.Addr, demands []demand) part {
-	return v.part(v.self, address, advertisementsOf(demands))
-}
-
+// advertisementsOf returns those that any of the demands matches, ascending.
 func advertisementsOf(demands []demand) []int {
 	var advertisements []int
 	for _, d := range demands {

@@ -145,7 +145,7 @@ func (v *view) claims(address netip.Addr, here []bool) []claim {
 	}
 	pool, _ := v.config.PoolOf(address)
 	var claims []claim
-	for _, h := range v.holders[address] {
+	for _, h := range v.held[address].by {
 		if h.Deleting || !h.Allocated || !h.usable {
 			continue
 		}

@@ -26,16 +26,23 @@ type view struct {
 	subnets        subnets
 	taken          map[netip.Addr]bool // the Nodes' addresses and the reserved ones
 
-	addresses []netip.Addr            // all that Services hold, sorted
-	holders   map[netip.Addr][]holder // oldest first
+	*tenancy
 
 	reaches  map[string]*reach
 	grounds  map[string]*ground
 	outcomes map[string]*outcome
 	parts    map[string]part
+	room     []demand // memory for those of one address
 }
 
 func newView(s Snapshot, shown int) *view {
+	v := newEmptyView(s, shown)
+	v.tenancy = v.newTenancy(s.Services)
+	return v
+}
+
+// newEmptyView returns a view without a tenancy.
+func newEmptyView(s Snapshot, shown int) *view {
 	v := &view{
 		node:      s.Node,
 		rules:     rulesOf(s.Members),
@@ -57,8 +64,6 @@ func newView(s Snapshot, shown int) *view {
 	v.subnets = newSubnets(v.nodes)
 	v.advertisements = newAdvertisements(s.Config, v.nodes)
 	v.heralds = v.newHeralds()
-	v.holders = v.newHolders(s.Services)
-	v.addresses = slices.SortedFunc(maps.Keys(v.holders), netip.Addr.Compare)
 	return v
 }
 
@@ -97,18 +102,34 @@ type holder struct {
 	selected []int  // the advertisements that select it, ascending
 }
 
-func (v *view) newHolders(services []Service) map[netip.Addr][]holder {
-	out := make(map[netip.Addr][]holder, len(services))
+// tenancy says which Services hold which address. It changes with Services, with
+// the configuration, and when a Node is known that was not, or the other way
+// round; but not when an announcer comes or goes.
+type tenancy struct {
+	addresses []netip.Addr // all that Services hold, sorted
+	held      map[netip.Addr]held
+}
+
+// held is by whom one address is.
+type held struct {
+	by       []holder // oldest first
+	services []string // their keys, sorted
+}
+
+func (v *view) newTenancy(services []Service) *tenancy {
+	t := &tenancy{held: make(map[netip.Addr]held, len(services))}
 	for i := range services {
 		h := v.newHolder(&services[i])
 		for _, address := range distinct(h.Addresses) {
-			out[address] = append(out[address], h)
+			t.held[address] = held{by: append(t.held[address].by, h)}
 		}
 	}
-	for _, holders := range out {
-		slices.SortFunc(holders, byAge)
+	for address, h := range t.held {
+		slices.SortFunc(h.by, byAge)
+		t.held[address] = held{h.by, keys(h.by)}
 	}
-	return out
+	t.addresses = slices.SortedFunc(maps.Keys(t.held), netip.Addr.Compare)
+	return t
 }
 
 func (v *view) newHolder(s *Service) holder {
