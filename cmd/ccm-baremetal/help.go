@@ -22,8 +22,8 @@ addresses and labels; the others are left alone. For load balancers only:
 Configuration is one document. It is read from the key config.yaml of the
 ConfigMap ccm-baremetal, and again whenever that changes. A document that is
 wrong, or that would take away, move or silence more than a fifth of the addresses
-in use, is refused: an event on the ConfigMap says why, and the last good one
-stays in force. The smallest useful document:
+in use, and more than five, is refused: an event on the ConfigMap says why, and
+the last good one stays in force. The smallest useful document:
 
 %s
 With --cloud-config FILE the document is read from a file instead.
