@@ -397,3 +397,25 @@ func TestPausesGrowUntilASessionLasts(t *testing.T) {
 		attempt(750*time.Millisecond, time.Second)
 	})
 }
+
+// Whatever comes first, the end of an announcer or the session: both sides come
+// to an end, and nothing goes on (which a bubble would not forgive).
+func TestEndInTheMomentInWhichASessionComesUp(t *testing.T) {
+	for i := range 60 {
+		inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+			s.Set([]plan.Peering{peering("r1", "192.0.2.1", nil, "198.51.100.1/32")})
+			f := <-ends
+			f.expect(wire.BGP_MSG_OPEN)
+			f.write(usual(90))
+			f.expect(wire.BGP_MSG_KEEPALIVE)
+			end := []func(){func() { s.Leave(t.Context()) }, func() { s.Set(nil) }, s.Close}[i%3]
+			go end()
+			f.Write(framed(wire.BGP_MSG_KEEPALIVE)) // which may find the end
+			io.Copy(io.Discard, f)
+			s.Leave(t.Context())
+			if len(ends) != 0 {
+				t.Error("it has connected again")
+			}
+		})
+	}
+}

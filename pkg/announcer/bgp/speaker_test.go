@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"reflect"
@@ -17,7 +16,6 @@ import (
 	"time"
 
 	wire "github.com/osrg/gobgp/v4/pkg/packet/bgp"
-	"golang.org/x/sys/unix"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
@@ -448,35 +446,6 @@ func TestB124PacketsFromTooFarAwayAreDropped(t *testing.T) {
 		}
 		if err == nil {
 			via.Close()
-		}
-	}
-}
-
-// RFC 4271, appendix E: under a flood the packets of the session come first.
-func TestPacketsOfASessionAreThoseOfTheNetworkItself(t *testing.T) {
-	for address, option := range map[string][2]int{
-		"127.0.0.1": {unix.IPPROTO_IP, unix.IP_TOS}, "::1": {unix.IPPROTO_IPV6, unix.IPV6_TCLASS},
-	} {
-		l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		via, err := bgp.Dial(t.Context(), bgp.Target{Address: netip.MustParseAddr(address), Port: l.Addr().(*net.TCPAddr).Port})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer via.Close()
-		raw, err := via.Conn.(*net.TCPConn).SyscallConn()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := raw.Control(func(fd uintptr) {
-			if got, err := unix.GetsockoptInt(int(fd), option[0], option[1]); got != 0xc0 || err != nil {
-				t.Errorf("%s: class %#x, %v, want CS6", address, got, err)
-			}
-		}); err != nil {
-			t.Error(err)
 		}
 	}
 }
