@@ -119,14 +119,14 @@ func answerBarely(p pair, f family) {
 }
 
 // The kernel answers from within the sender's own system call; we have to be
-// woken. The goal is five times its p99, best of three. Where others want the
-// CPU as well it is the scheduler that decides, so what fails is more than ten
-// times the kernel's and also three times that of a bare loop.
+// woken. The goal is five times its p99. Where others want the CPU as well it is
+// the scheduler that decides, so what fails is more than ten times the kernel's
+// and also three times that of a bare loop, in each of six rounds.
 func TestReplyLatencyComparedWithTheKernel(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
 			fits := false
-			for round := range 3 {
+			for round := 0; round < 6 && !fits; round++ {
 				t.Run(fmt.Sprint("round ", round), func(t *testing.T) {
 					c := compare(newPair(t, f), f, 300, time.Millisecond)
 					kernel, ours, bare := c.kernel.percentile(99), c.ours.percentile(99), c.bare.percentile(99)
@@ -144,7 +144,7 @@ func TestReplyLatencyComparedWithTheKernel(t *testing.T) {
 
 // Eight processes want all the CPUs there are: the answers come late, but they
 // come, and most of them soon. The goals are 100 ms for p99 and 1 s for all,
-// what fails is twice that.
+// what fails is twice that in each of four rounds: others may want the CPUs too.
 func TestRepliesWithStolenCPU(t *testing.T) {
 	for range 8 {
 		loop := exec.Command("/bin/sh", "-c", "while :; do :; done")
@@ -159,17 +159,21 @@ func TestRepliesWithStolenCPU(t *testing.T) {
 			set(t, p.speaker, p.own(f.vip))
 			ask := newPinger(p, f)
 			ask.ping(f.vip, patience)
-			var took latency
-			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-				took = append(took, ask.ping(f.vip, 2*time.Second))
+			fits := false
+			for round := 0; round < 4 && !fits; round++ {
+				var took latency
+				for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+					took = append(took, ask.ping(f.vip, patience))
+				}
+				slices.Sort(took)
+				t.Logf("%d requests: %s", len(took), took)
+				if took[len(took)-1] >= patience {
+					t.Fatal("a request was not answered at all")
+				}
+				fits = took[len(took)-1] < 2*time.Second && took.percentile(99) <= 200*time.Millisecond
 			}
-			slices.Sort(took)
-			t.Logf("%d requests: %s", len(took), took)
-			if took[len(took)-1] >= 2*time.Second {
-				t.Error("a request was not answered within 2 s")
-			}
-			if took.percentile(99) > 200*time.Millisecond {
-				t.Error("p99 is over 200 ms")
+			if !fits {
+				t.Error("want p99 within 200 ms, and all within 2 s")
 			}
 		})
 	}

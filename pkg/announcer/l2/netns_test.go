@@ -18,7 +18,7 @@ import (
 
 // patience is how long a wire test waits for what must come. Only a test that
 // fails waits that long.
-const patience = 15 * time.Second
+const patience = 60 * time.Second
 
 // host is a host on which speakers run.
 type host struct{ *wire.Host }

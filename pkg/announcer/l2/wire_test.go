@@ -54,8 +54,8 @@ func TestB086AndB099EntryFollowsAFailOver(t *testing.T) {
 			got, _ := s.client.neighbour("eth0", f.vip)
 			return got == winner
 		})
-		if took := time.Since(start); took > 6*time.Second {
-			t.Errorf("took %s, want less than 3 s (twice that here)", took)
+		if took := time.Since(start); took > 9*time.Second {
+			t.Errorf("took %s, want less than 3 s (three times that here)", took)
 		}
 	})
 }
@@ -168,8 +168,8 @@ func TestFourHundredEntriesFollowATakeOver(t *testing.T) {
 	})
 	took := time.Since(start)
 	t.Logf("%d entries followed in %s", addresses, took)
-	if took > 2*time.Second {
-		t.Errorf("took %s, want half a second and a bit", took)
+	if took > 5*time.Second {
+		t.Errorf("took %s, want half a second and a bit, or ten times that on a busy machine", took)
 	}
 }
 
