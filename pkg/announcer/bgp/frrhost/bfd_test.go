@@ -60,7 +60,7 @@ func TestRouterLeavesADeadNodeByBFD(t *testing.T) {
 	})
 	took := time.Since(began)
 	t.Logf("the router stopped using the node after %s", took)
-	if took > 10*time.Second { // three times 300 ms, on a busy machine
+	if took > 10*time.Second { // three times 600 ms, on a busy machine
 		t.Errorf("took %s", took)
 	}
 	if got := tor.vtysh("show bfd peers"); !strings.Contains(got, "Status: down") {

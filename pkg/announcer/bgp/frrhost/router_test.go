@@ -51,7 +51,7 @@ func peers() (external, internal config.Peer) {
 	external.Name, external.Address, external.ASN = "tor", netip.MustParseAddr("192.0.2.1"), 64501
 	external.PasswordSecret = "tor"
 	external.BFD = &config.BFDProfile{
-		Name: "fast", ReceiveInterval: 300 * time.Millisecond, TransmitInterval: 300 * time.Millisecond, DetectMultiplier: 3,
+		Name: "fast", ReceiveInterval: 600 * time.Millisecond, TransmitInterval: 600 * time.Millisecond, DetectMultiplier: 3,
 		EchoInterval: 50 * time.Millisecond, MinimumTTL: 254,
 	}
 	internal.Name, internal.Address, internal.ASN = "bird", netip.MustParseAddr("2001:db8:2::1"), 64500
@@ -227,7 +227,7 @@ func TestRoutersOfARealFRR(t *testing.T) {
 
 	t.Run("APeerThatIsRemovedIsAskedToAvoidTheRoutesFirst", func(t *testing.T) {
 		slow := peerings(some)
-		slow[0].Pause = 5 * time.Second
+		slow[0].Pause = 15 * time.Second // long enough to be seen
 		s.Set(slow)
 		node.waitSessions(s, 2)
 		s.Set(slow[1:])
