@@ -24,7 +24,7 @@ import (
 
 // patience is how long a wire test waits for what must come. Only a test that
 // fails waits that long.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // host is a host on which speakers, routers and programs run. Its programs end
 // with the test too.

@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long a test waits for what takes a moment on a busy machine.
-const patience = 60 * time.Second
+const patience = 4 * time.Minute
 
 const library = "/usr/lib/frr/"
 
