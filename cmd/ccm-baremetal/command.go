@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,8 +16,10 @@ import (
 	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/options"
 	cliflag "k8s.io/component-base/cli/flag"
+	controllerapp "k8s.io/controller-manager/app"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/inspect"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/version"
@@ -103,6 +106,9 @@ func prepare(cmd *cobra.Command, o *options.CloudControllerManagerOptions, f *fl
 	if err := checkProvider(o.KubeCloudShared.CloudProvider.Name); err != nil {
 		return err
 	}
+	if err := checkControllers(o.Generic.Controllers); err != nil {
+		return err
+	}
 	if file := o.KubeCloudShared.CloudProvider.CloudConfigFile; file != "" {
 		if err := checkFile(file); err != nil {
 			return err
@@ -132,6 +138,15 @@ func checkProvider(name string) error {
 			"this is that cloud controller manager, so leave the flag out here")
 	}
 	return fmt.Errorf("--cloud-provider=%s: the only provider here is %s, which is the default", name, cloudprovider.Name)
+}
+
+// checkControllers refuses to run controllers without the one that reads the
+// document: they would wait for it for ever.
+func checkControllers(wanted []string) error {
+	if controllerapp.IsControllerEnabled(document.ControllerName, app.ControllersDisabledByDefault, wanted) {
+		return nil
+	}
+	return fmt.Errorf("--controllers=%s: without %s nobody reads the configuration, and all others wait for it: add it", strings.Join(wanted, ","), document.ControllerName)
 }
 
 // checkFile refuses to start with a document that cannot be used: unlike a

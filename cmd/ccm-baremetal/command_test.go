@@ -32,6 +32,8 @@ func TestRefusedCommandLinesSayWhatToDo(t *testing.T) {
 		{[]string{"--cloud-provider=external"}, []string{"is for the kubelet", "leave the flag out"}},
 		{[]string{"--cloud-provider=aws"}, []string{"the only provider here is baremetal"}},
 		{[]string{"--cloud-provider="}, []string{"the only provider here is baremetal"}},
+		{[]string{"--controllers=cloud-node,service"}, []string{"--controllers=cloud-node,service", "add it", "configuration-controller"}},
+		{[]string{"--controllers=*,-configuration-controller"}, []string{"nobody reads the configuration"}},
 		{[]string{"--cloud-config", "/no/such/file"}, []string{"read --cloud-config", "no such file"}},
 		{[]string{"--cloud-config", broken}, []string{broken, "bogus"}},
 		{[]string{"--bogus"}, []string{"unknown flag: --bogus", "ccm-baremetal --help"}},

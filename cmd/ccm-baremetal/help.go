@@ -18,6 +18,7 @@ why not. The announcer, a DaemonSet, then answers for the addresses.
 Nodes whose kubelet runs with --cloud-provider=external get their providerID,
 addresses and labels; the others are left alone. For load balancers only:
 --controllers=configuration-controller,gossip-key-controller,service-lb-controller
+and for Nodes only: --controllers=*,-service-lb-controller,-gossip-key-controller
 
 Configuration is one document. It is read from the key config.yaml of the
 ConfigMap ccm-baremetal, and again whenever that changes. A document that is

@@ -97,6 +97,7 @@ func newAPI(t *testing.T) *api {
 		"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases":           leases,
 		"/apis/apps/v1/namespaces/kube-system/daemonsets/announcer":                set,
 		"/apis/discovery.k8s.io/v1/endpointslices":                                 discovery.EndpointSliceList{},
+		"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices":              discovery.EndpointSliceList{},
 		"/api/v1/namespaces/kube-system/configmaps/ccm-baremetal":                  v1.ConfigMap{ObjectMeta: meta("kube-system", "ccm-baremetal"), Data: map[string]string{"config.yaml": documentText + "# password: " + hidden + "\n"}},
 		"/api/v1/namespaces/kube-system/configmaps/ccm-baremetal-accepted":         v1.ConfigMap{ObjectMeta: meta("kube-system", "ccm-baremetal-accepted"), Data: map[string]string{"config.yaml": documentText}},
 		"/api/v1/namespaces/kube-system/configmaps/kube-proxy":                     v1.ConfigMap{ObjectMeta: meta("kube-system", "kube-proxy"), Data: map[string]string{"config.conf": "kind: KubeProxyConfiguration\nmode: ipvs\n"}},

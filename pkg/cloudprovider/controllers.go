@@ -75,6 +75,9 @@ func New(c *appconfig.CompletedConfig, o Options) *Provider {
 		}),
 		gossip: &gossipKey{client: client, namespace: namespace, log: log},
 	}
+	if !enabled(c, names.ServiceLBController) {
+		p.unbalanced = surveyor(client)
+	}
 	p.watchdog = watchdog.New(watchdog.Options{Client: client, Namespace: namespace, Services: p.service.Confirmed, Log: log})
 	p.labels = instances.NewLabeller(p.instances)
 	source := document.Source(&document.ConfigMap{Client: client, Namespace: namespace, Events: events})
@@ -85,6 +88,11 @@ func New(c *appconfig.CompletedConfig, o Options) *Provider {
 	legacyregistry.CustomMustRegister(p.service.Collector(), p.instances.Collector(), p.keeper.Collector())
 	legacyregistry.MustRegister(p.service.Latency())
 	return p
+}
+
+// surveyor returns what reads what the Services of a cluster hold.
+func surveyor(client kubernetes.Interface) func(context.Context) (service.Survey, error) {
+	return func(ctx context.Context) (service.Survey, error) { return service.NewSurvey(ctx, client) }
 }
 
 // observe keeps all clients from writing, the one of the framework's events
@@ -166,9 +174,12 @@ func Aliases() map[string]string {
 // controller out. The framework would warn about each of those, although it
 // was told so.
 func Disabled(c *appconfig.CompletedConfig) func(name string, _ app.ControllerInitFuncConstructor) bool {
-	return func(name string, _ app.ControllerInitFuncConstructor) bool {
-		return !controllerapp.IsControllerEnabled(name, app.ControllersDisabledByDefault, c.ComponentConfig.Generic.Controllers)
-	}
+	return func(name string, _ app.ControllerInitFuncConstructor) bool { return !enabled(c, name) }
+}
+
+// enabled tells whether --controllers lets a controller run.
+func enabled(c *appconfig.CompletedConfig, name string) bool {
+	return controllerapp.IsControllerEnabled(name, app.ControllersDisabledByDefault, c.ComponentConfig.Generic.Controllers)
 }
 
 // start adapts a function to the three stages in which the framework starts a

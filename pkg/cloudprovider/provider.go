@@ -6,6 +6,7 @@ package cloudprovider
 import (
 	"context"
 	"sync"
+	"time"
 
 	cloudprovider "k8s.io/cloud-provider"
 
@@ -29,6 +30,10 @@ type Provider struct {
 	keeper    *document.Keeper
 	gossip    *gossipKey
 	watchdog  *watchdog.Watchdog
+
+	// unbalanced reads what Services hold where no controller of ours does, as
+	// --controllers leaves it out; nil: one does.
+	unbalanced func(context.Context) (service.Survey, error)
 
 	machines sync.Once // the first controller that is for Nodes starts what they share
 }
@@ -76,9 +81,18 @@ func (p *Provider) Apply(c config.Config) {
 }
 
 // Impact tells which addresses in use a configuration would take away: see
-// service.Controller.
+// service.Controller. Where that does not run, it goes by what the Services say
+// that they were given: announcers obey the document all the same.
 func (p *Provider) Impact(ctx context.Context, c config.Config) (lost []string, inUse int, err error) {
-	return p.service.Impact(ctx, c)
+	if p.unbalanced == nil {
+		return p.service.Impact(ctx, c)
+	}
+	world, err := p.unbalanced(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	impact := world.Impact(nil, c, time.Now())
+	return impact.Addresses(), impact.InUse, nil
 }
 
 // follow sets to work what all controllers of Nodes share, once.

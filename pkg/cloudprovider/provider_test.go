@@ -1,14 +1,26 @@
 package cloudprovider
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
 	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/test/fakeapi"
 )
 
 func TestProviderIsForLoadBalancersAndNodesAndNothingElse(t *testing.T) {
@@ -57,6 +69,48 @@ func TestHostOfTheAPIServerIsReservedIfItIsAnAddress(t *testing.T) {
 		if want == "" && len(got) != 0 || want != "" && !slices.Equal(got, []netip.Addr{netip.MustParseAddr(want)}) {
 			t.Errorf("%q: %v", server, got)
 		}
+	}
+}
+
+// Without the controller of Services a document is judged all the same, by what
+// the Services say that they were given: announcers would obey it.
+func TestNodesAloneGetADocument(t *testing.T) {
+	var objects []runtime.Object
+	for i := range 8 {
+		objects = append(objects, fakeapi.Held(fmt.Sprintf("s%d", i), fmt.Sprintf("192.0.2.%d", i)))
+	}
+	client := fake.NewClientset(objects...)
+	p := provider(client)
+	p.unbalanced = surveyor(client)
+	events := record.NewFakeRecorder(10)
+	keeper := document.NewKeeper(&document.ConfigMap{Client: client, Namespace: "kube-system", Events: events}, p, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go keeper.Run(ctx)
+
+	stored := client.CoreV1().ConfigMaps("kube-system")
+	wanted := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: document.UserConfigMap}, Data: map[string]string{config.ConfigMapKey: fakeapi.LAN}}
+	if _, err := stored.Create(ctx, wanted, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	accepted := func() string {
+		m, err := stored.Get(ctx, document.AcceptedConfigMap, metav1.GetOptions{})
+		if err != nil {
+			return ""
+		}
+		return m.Data[config.ConfigMapKey]
+	}
+	eventually(t, "the document is accepted", func() bool { return accepted() == fakeapi.LAN })
+	if err := keeper.HealthChecker().Check(nil); err != nil {
+		t.Errorf("not healthy: %v", err)
+	}
+
+	wanted.Data[config.ConfigMapKey] = fakeapi.LAN + "services: {handleUnclassed: false, loadBalancerClass: example.org/ours}\n"
+	if _, err := stored.Update(ctx, wanted, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if event := <-events.Events; !strings.Contains(event, "8 of 8 addresses in use would be taken away") || accepted() != fakeapi.LAN {
+		t.Errorf("%q, in force:\n%s", event, accepted())
 	}
 }
 

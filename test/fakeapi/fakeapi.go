@@ -13,6 +13,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -46,14 +47,21 @@ func Held(name, address string) *v1.Service {
 	return svc
 }
 
+// slicesPath lists the EndpointSlices beside the API server's own.
+const slicesPath = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+
 // Serve serves objects by path until the test ends: lists and single ones, to
-// read. A metav1.Status is a refusal, what is not there is not found. It
+// read. A metav1.Status is a refusal, what is not there is not found, but for
+// the EndpointSlices of the API server, of which there are none then. It
 // returns the path of a kubeconfig; in its context elsewhere nobody answers.
 func Serve(t testing.TB, objects map[string]any) (kubeconfig string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		object, ok := objects[r.URL.Path]
+		if r.URL.Path == slicesPath && !ok {
+			object, ok = discovery.EndpointSliceList{}, true
+		}
 		if r.Method != http.MethodGet || !ok {
 			w.WriteHeader(http.StatusNotFound)
 			object = apierrors.NewNotFound(v1.Resource("any"), r.URL.Path).Status()

@@ -32,6 +32,10 @@ import (
 // Service: configuration and Nodes. No Service has an empty name.
 const world ipam.Key = ""
 
+// apiServerSlice is the EndpointSlice, in the namespace default, with the
+// addresses of the API server.
+const apiServerSlice = "kubernetes"
+
 // A failed write is tried again after a pause that doubles between these.
 const (
 	retryFirst = 20 * time.Millisecond
@@ -102,7 +106,7 @@ func New(o Options) *Controller {
 	// it would lose its address to another one.
 	services := informers.NewSharedInformerFactoryWithOptions(o.Client, 0, informers.WithTweakListOptions(consistent))
 	apiserver := informers.NewSharedInformerFactoryWithOptions(o.Client, 0, informers.WithNamespace(metav1.NamespaceDefault),
-		informers.WithTweakListOptions(named("kubernetes")))
+		informers.WithTweakListOptions(named(apiServerSlice)))
 	c := &Controller{
 		client:     o.Client,
 		events:     o.Events,
@@ -300,7 +304,7 @@ func (c *Controller) configure() {
 func (c *Controller) cluster() ipam.Cluster {
 	// Listers read from memory; without the slice there is nothing to reserve.
 	nodes, _ := c.nodes.List(labels.Everything())
-	slice, _ := c.slices.EndpointSlices(metav1.NamespaceDefault).Get("kubernetes")
+	slice, _ := c.slices.EndpointSlices(metav1.NamespaceDefault).Get(apiServerSlice)
 	return cluster(nodes, slice, c.reserved)
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	discovery "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -25,7 +25,8 @@ type Survey struct {
 	Cluster    ipam.Cluster
 }
 
-// NewSurvey reads a cluster. It writes nothing.
+// NewSurvey reads a cluster. It writes nothing, and takes no other rights than
+// a Controller does.
 func NewSurvey(ctx context.Context, client kubernetes.Interface) (Survey, error) {
 	s := Survey{Namespaces: map[string]map[string]string{}}
 	services, err := client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
@@ -40,14 +41,17 @@ func NewSurvey(ctx context.Context, client kubernetes.Interface) (Survey, error)
 	if err != nil {
 		return s, fmt.Errorf("list Namespaces: %w", err)
 	}
-	slice, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		slice, err = nil, nil
-	}
+	options := metav1.ListOptions{}
+	named(apiServerSlice)(&options)
+	found, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, options)
 	if err != nil {
-		return s, fmt.Errorf("get the API server's EndpointSlice: %w", err)
+		return s, fmt.Errorf("list the API server's EndpointSlice: %w", err)
 	}
 	s.fill(services.Items, nodes.Items, namespaces.Items)
+	var slice *discovery.EndpointSlice
+	if len(found.Items) > 0 {
+		slice = &found.Items[0]
+	}
 	s.Cluster = cluster(s.Nodes, slice, nil)
 	return s, nil
 }
