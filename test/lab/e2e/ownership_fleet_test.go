@@ -180,6 +180,12 @@ func (f *fleet) answered(t *testing.T, a netip.Addr, since time.Time) {
 // and no datagram through an address that moves is lost.
 func (f *fleet) planned(t *testing.T, node string, move func()) {
 	t.Helper()
+	f.plannedBy(t, 2, node, move)
+}
+
+// plannedBy is planned where so many nodes may answer for one address.
+func (f *fleet) plannedBy(t *testing.T, most int, node string, move func()) {
+	t.Helper()
 	owners := f.settled(t, time.Now(), healBound)
 	probe := f.addresses[0]
 	if mine := owned(owners, node); len(mine) > 0 {
@@ -194,8 +200,8 @@ func (f *fleet) planned(t *testing.T, node string, move func()) {
 	mark := time.Now()
 	move()
 	f.settled(t, mark, 2*handOverBound)
-	f.judgeMove(t, mark, f.watcher.Of)
-	f.judgeMove(t, mark, func(a netip.Addr) *observe.Observation { return closely.Of(a) })
+	f.judgeMove(t, mark, most, f.watcher.Of)
+	f.judgeMove(t, mark, most, func(a netip.Addr) *observe.Observation { return closely.Of(a) })
 	if loss := echo.Stop(time.Second); len(loss.Lost) > 0 || loss.Sent == 0 {
 		t.Errorf("through %s: %s, the first at %s; moved at %s\n%s", probe, loss,
 			loss.Lost[0].Format("15:04:05.000"), mark.Format("15:04:05.000"), closely.Of(probe))
@@ -206,7 +212,7 @@ func (f *fleet) planned(t *testing.T, node string, move func()) {
 // handOverBound is how long two may answer in a planned move.
 const handOverBound = 2 * time.Second
 
-func (f *fleet) judgeMove(t *testing.T, mark time.Time, of func(netip.Addr) *observe.Observation) {
+func (f *fleet) judgeMove(t *testing.T, mark time.Time, most int, of func(netip.Addr) *observe.Observation) {
 	t.Helper()
 	end := time.Now().Add(-200 * time.Millisecond)
 	for _, a := range f.addresses {
@@ -217,7 +223,7 @@ func (f *fleet) judgeMove(t *testing.T, mark time.Time, of func(netip.Addr) *obs
 		if lost := o.Unanswered(mark, end); len(lost) > 0 {
 			t.Errorf("%d of %d questions for %s had no answer\n%s", len(lost), len(o.Questions(mark, end)), a, o)
 		}
-		if macs := o.MACs(mark, end); len(macs) > 2 {
+		if macs := o.MACs(mark, end); len(macs) > most {
 			t.Errorf("%v answered for %s during one move\n%s", macs, a, o)
 		}
 	}
