@@ -84,6 +84,8 @@ var equivalents = []struct {
 	{"nodes: {manage: false}\nccm: {hostNetwork: false}", []string{"lb-only"}},
 	{"nodes: {metal3: {enabled: true}}", []string{"base", "metal3"}},
 	{"nodes: {delete: true}", []string{"base", "delete-nodes"}},
+	{"observeOnly: true", []string{"example/observe"}},
+	{"observeOnly: true\nbgp: {backend: frr}", []string{"example/observe"}}, // a rehearsal takes no FRR
 }
 
 func TestChartMakesTheObjectsOfTheOverlays(t *testing.T) {

@@ -124,6 +124,7 @@ var effects = map[string]struct{ values, text string }{
 	"nodes.manage":                  {"nodes: {manage: false}", "- --controllers=configuration-controller,"},
 	"nodes.metal3.enabled":          {"nodes: {metal3: {enabled: true}}", "name: ccm-baremetal-metal3"},
 	"nodes.metal3.kubeconfigSecret": {"nodes: {metal3: {enabled: true, kubeconfigSecret: mine}}", "- mine"},
+	"observeOnly":                   {"observeOnly: true", "- --observe-only"},
 	"podDisruptionBudget":           {"podDisruptionBudget: false", "not kind: PodDisruptionBudget"},
 }
 
@@ -166,6 +167,7 @@ func TestSchemaRefusesWhatItDoesNotKnow(t *testing.T) {
 		"bgp: {backend: bird}":                "/bgp/backend",
 		"bgp: {passwordSecrets: [a, a]}":      "/bgp/passwordSecrets",
 		"nodes: {metal3: {namespace: hosts}}": "namespace",
+		"observeOnly: maybe":                  "/observeOnly",
 	} {
 		given := map[string]any{}
 		if err := yaml.Unmarshal([]byte(values), &given); err != nil {
