@@ -14,7 +14,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab"
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
@@ -58,7 +57,7 @@ func run(m *testing.M) (code int, err error) {
 		fmt.Println("e2e: these tests need root: nothing was tested")
 		return 0, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 65*time.Minute)
+	ctx, cancel := context.WithCancel(context.Background()) // go test bounds all of it
 	defer cancel()
 	cluster, err = lab.Up(ctx, lab.Options{Name: "e2e", Nodes: nodes, Out: os.Stderr})
 	if err != nil {
