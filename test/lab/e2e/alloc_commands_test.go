@@ -101,6 +101,13 @@ func TestRefusedMassChangeStaysRefusedOverRestartsAndLeaders(t *testing.T) {
 	})
 	must(t, installed.Configure(bounded(t), bad))
 	waitEvent(t, product.Namespace, product.ConfigMap, "Warning", "ConfigurationRefused", "guard/s0", "services.allowMassChange")
+	eventually(t, "the refusal to be kept for the next leader", func(ctx context.Context) error {
+		accepted, err := cluster.Client().CoreV1().ConfigMaps(product.Namespace).Get(ctx, product.Accepted, metav1.GetOptions{})
+		if err == nil && accepted.Annotations["ccm-baremetal.io/refused"] == "" {
+			err = fmt.Errorf("its annotations are %v", accepted.Annotations)
+		}
+		return err
+	})
 
 	// The leader changes, and then both start anew.
 	must(t, leading(t).Kill())
@@ -145,7 +152,7 @@ func check(t *testing.T, text string) (string, int) {
 // The commands tell the same without a CCM as with one.
 func TestAllocationsAndCheckConfigWorkWithoutACCM(t *testing.T) {
 	good, services := guarded(t, "listing", 3)
-	must(t, installed.Configure(bounded(t), strings.Replace(good, "189", "172", 1)))
+	enforce(t, strings.Replace(good, "189", "172", 1))
 	waits := lab.LoadBalancer("listing", "waits", "web")
 	waits.Annotations = map[string]string{"ccm-baremetal.io/pool": "guard"}
 	waitReason(t, create(t, waits), "PoolExhausted")

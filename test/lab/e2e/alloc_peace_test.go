@@ -62,8 +62,9 @@ func stale(t *testing.T, value string) {
 
 // Noise that changes nothing: no event, no write.
 func TestB165NoiseCausesNeitherEventsNorWrites(t *testing.T) {
-	serving(t, "b165")
-	time.Sleep(3 * time.Second)
+	s, a, _ := serving(t, "b165")
+	saysAnnounced(t, s, metav1.ConditionTrue, "Layer2", a.String())
+	calm(t, 3*time.Second)
 	slices, err := cluster.Client().DiscoveryV1().EndpointSlices("b165").List(bounded(t), metav1.ListOptions{})
 	must(t, err)
 	mark := time.Now()
@@ -78,7 +79,7 @@ func TestB165NoiseCausesNeitherEventsNorWrites(t *testing.T) {
 		}))
 		time.Sleep(time.Second)
 	}
-	must(t, writtenSince(t, mark))
+	must(t, written(mark))
 }
 
 // Two controllers that both want the status: ours puts it right, more and more

@@ -240,6 +240,9 @@ func addresses(want ...string) func(map[string]frrConfiguration) error {
 func advertises(want ...string) func(map[string]frrConfiguration) error {
 	return func(found map[string]frrConfiguration) error {
 		for n, o := range found {
+			if len(o.Spec.BGP.Routers) == 0 {
+				return fmt.Errorf("%s has no router", n)
+			}
 			r := o.Spec.BGP.Routers[0]
 			if !slices.Equal(r.Prefixes, want) {
 				return fmt.Errorf("%s has %v, want %v", n, r.Prefixes, want)
@@ -300,7 +303,7 @@ func serviceByFRRK8sComesAndGoes(t *testing.T) {
 		s.Annotations = map[string]string{"ccm-baremetal.io/pool": "wide"}
 		return s
 	}
-	began := time.Now()
+	began := calm(t, 2*time.Second)
 	s := create(t, service("far"))
 	a := address(t, s)
 	told(t, advertises(a.String()+"/32"), byFRRK8s...)
@@ -318,7 +321,7 @@ func serviceByFRRK8sComesAndGoes(t *testing.T) {
 			t.Errorf("%s tells r2 %+v", n, inner)
 		}
 	}
-	began = time.Now()
+	began = calm(t, 2*time.Second)
 	time.Sleep(time.Duration(times(5, 120)) * time.Second)
 	if w := objectWrites(t, began); len(w) != 0 {
 		t.Errorf("at rest there were\n%s", w)
@@ -335,7 +338,7 @@ func serviceByFRRK8sComesAndGoes(t *testing.T) {
 }
 
 func driftOfFRRConfigurationIsRepaired(t *testing.T) {
-	began := time.Now()
+	began := calm(t, 2*time.Second)
 	_, err := cluster.Kubectl(bounded(t), "patch", "-n", frrK8s, "frrconfigurations.frrk8s.metallb.io", "ccm-baremetal-n1", "--type=json",
 		"-p", `[{"op": "remove", "path": "/spec/bgp/routers/0/neighbors/0"}]`)
 	must(t, err)

@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab"
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/audit"
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab/observe"
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
 )
 
 // allocated is the type of the CCM's condition.
@@ -279,11 +281,64 @@ func distinct(t *testing.T, found map[string]string, n int) {
 	}
 }
 
-// serviceWrites returns the CCM's writes to Services since a time.
+// serviceWrites returns how many writes to Services the CCM has made since a
+// time. What was refused is none: an announcer may write the other condition at
+// the same moment, and then the CCM looks again.
 func serviceWrites(t *testing.T, since time.Time) int {
+	t.Helper()
+	return len(serviceAttempts(t, since).Where(succeeded))
+}
+
+// serviceAttempts returns these writes, and those that were refused.
+func serviceAttempts(t *testing.T, since time.Time) audit.Log {
 	t.Helper()
 	log, err := cluster.Audit(since)
 	must(t, err)
-	mine := log.User("kube-system/ccm-baremetal").Writes()
-	return len(mine.On("services")) + len(mine.On("services/status"))
+	return log.User("kube-system/ccm-baremetal").Writes().Where(func(e audit.Event) bool { return e.Resource == "services" })
+}
+
+// succeeded tells whether a request was fulfilled.
+func succeeded(e audit.Event) bool { return e.Code/100 == 2 }
+
+// unanswered returns the questions for an address since a time that had no
+// answer. A machine that is busy takes its time to answer, and the observer to
+// hear it: only what stays so counts.
+func unanswered(o *observe.Observation, since time.Time) []observe.Question {
+	end := time.Now().Add(-200 * time.Millisecond)
+	lost := o.Unanswered(since, end)
+	for deadline := time.Now().Add(3 * time.Second); len(lost) > 0 && time.Now().Before(deadline); {
+		time.Sleep(100 * time.Millisecond)
+		lost = o.Unanswered(since, end)
+	}
+	return lost
+}
+
+// written says what both programs have written since, Leases aside.
+func written(since time.Time) error {
+	log, err := cluster.Audit(since)
+	if err != nil {
+		return err
+	}
+	var all audit.Log
+	for _, account := range []string{product.CCM, product.Announcer} {
+		all = append(all, log.User(product.Namespace+"/"+account).Writes().Where(func(e audit.Event) bool { return e.Resource != "leases" })...)
+	}
+	if len(all) > 0 {
+		return fmt.Errorf("written since %s:\n%s", since.Format(time.TimeOnly), all)
+	}
+	return nil
+}
+
+// calm waits until neither program has written anything for a time, Leases
+// aside, and returns when that had passed: what is counted from then on is none
+// of what was on its way before.
+func calm(t *testing.T, length time.Duration) (end time.Time) {
+	t.Helper()
+	eventuallyWithin(t, 6*time.Minute, "nothing to be written for "+length.String(), func(context.Context) error {
+		begin := time.Now()
+		time.Sleep(length)
+		end = time.Now()
+		return written(begin)
+	})
+	return end
 }

@@ -14,7 +14,7 @@ import (
 // A thousand Nodes that join at once are initialized with the flags of our
 // manifests in less than a minute, and then nothing is written.
 func TestThousandNodesAreInitialized(t *testing.T) {
-	const n, bound = 1000, 2 * time.Minute // twice the minute, on a shared machine
+	const n, bound = 1000, 3 * time.Minute // three times the minute, on a shared machine
 	const label = "e2e.ccm-baremetal.io/many"
 	client := cluster.Client().CoreV1().Nodes()
 	many := metav1.ListOptions{LabelSelector: label}
@@ -39,7 +39,7 @@ func TestThousandNodesAreInitialized(t *testing.T) {
 	}
 	workers.Wait()
 	created := time.Now()
-	eventually(t, "all to be initialized", func(ctx context.Context) error {
+	eventuallyWithin(t, 2*bound, "all to be initialized", func(ctx context.Context) error {
 		list, err := client.List(ctx, many)
 		if err != nil {
 			return err
@@ -58,10 +58,9 @@ func TestThousandNodesAreInitialized(t *testing.T) {
 	done := time.Now()
 	t.Logf("%d Nodes created in %.1f s, all initialized %.1f s later", n, created.Sub(began).Seconds(), done.Sub(created).Seconds())
 	if took := done.Sub(began); took > bound {
-		t.Errorf("took %.1f s, want less than 60 (twice that on a shared machine)", took.Seconds())
+		t.Errorf("took %.1f s, want less than 60 (three times that on a shared machine)", took.Seconds())
 	}
-	time.Sleep(5 * time.Second) // events of what was done are on their way
-	mark := time.Now()
+	mark := calm(t, 5*time.Second) // events of what was done are on their way
 	time.Sleep(10 * time.Second)
 	log, err := cluster.Audit(mark)
 	must(t, err)

@@ -69,11 +69,15 @@ func keepAnnouncers(t *testing.T) {
 // readyAnnouncers waits until so many pods of the announcers count as ready.
 func readyAnnouncers(t *testing.T, want int32) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d announcers are ready", want), func(ctx context.Context) error {
-		set, err := cluster.Client().AppsV1().DaemonSets(product.Namespace).Get(ctx, product.Announcer, metav1.GetOptions{})
-		if err == nil && (set.Status.NumberReady != want || set.Status.DesiredNumberScheduled != nodes) {
-			err = fmt.Errorf("%d of %d", set.Status.NumberReady, set.Status.DesiredNumberScheduled)
-		}
-		return err
-	})
+	eventually(t, fmt.Sprintf("%d announcers are ready", want), func(ctx context.Context) error { return countReady(ctx, want) })
+}
+
+// countReady returns an error unless so many pods of the announcers count as
+// ready.
+func countReady(ctx context.Context, want int32) error {
+	set, err := cluster.Client().AppsV1().DaemonSets(product.Namespace).Get(ctx, product.Announcer, metav1.GetOptions{})
+	if err == nil && (set.Status.NumberReady != want || set.Status.DesiredNumberScheduled != nodes) {
+		err = fmt.Errorf("of %d announcers %d are ready, not %d", set.Status.DesiredNumberScheduled, set.Status.NumberReady, want)
+	}
+	return err
 }
