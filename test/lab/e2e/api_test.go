@@ -99,12 +99,12 @@ func TestB110GossipKeyIsMadeOnceWhenTheAPIServerComes(t *testing.T) {
 		}
 	}
 	must(t, cluster.StartAPI(bounded(t)))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	for installed.Ready(ctx) != nil && ctx.Err() == nil {
-		keepCCMs(t)
-	}
-	must(t, ctx.Err())
+	eventuallyWithin(t, 2*patience, "every announcer to be ready", func(ctx context.Context) error {
+		keepCCMs(t) // those that found no API server have ended
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		return installed.Ready(ctx)
+	})
 	whole(t)
 	log, err := cluster.Audit(mark)
 	must(t, err)
@@ -172,15 +172,22 @@ func TestB171BrokenWatchesMissNoDeletion(t *testing.T) {
 	}
 	time.Sleep(15 * time.Second)
 	for _, a := range there {
-		if who := answerers(t, a); len(who) != 1 {
-			t.Errorf("%v answer for %s, want one", who, a)
-		}
+		answeredBySome(t, a, 1)
 	}
 	for _, a := range gone {
-		if who := answerers(t, a); len(who) != 0 {
-			t.Errorf("%v answer for %s, whose Service is deleted", who, a)
-		}
+		answeredBySome(t, a, 0) // its Service is deleted
 	}
+}
+
+// answeredBySome waits until so many hosts answer for an address within a second.
+func answeredBySome(t *testing.T, a string, want int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d hosts to answer for %s", want, a), func(context.Context) error {
+		if who := answerers(t, a); len(who) != want {
+			return fmt.Errorf("%v do", who)
+		}
+		return nil
+	})
 }
 
 // replaceAnnouncers ends every announcer and starts it anew, by a function.
@@ -195,11 +202,14 @@ func replaceAnnouncers(t *testing.T, start func(node string) error) {
 // answerers returns the hosts that answer for an address within a second.
 func answerers(t *testing.T, a string) []string {
 	t.Helper()
-	o := look(t, netip.MustParseAddr(a))
+	addr := netip.MustParseAddr(a)
+	w, err := cluster.Watch(lab.Client, askEvery, addr)
+	must(t, err)
 	begin := time.Now()
 	time.Sleep(time.Second)
+	must(t, w.Close())
 	var hosts []string
-	for _, mac := range o.MACs(begin, time.Now()) {
+	for _, mac := range w.Of(addr).MACs(begin, time.Now()) {
 		hosts = append(hosts, cluster.HostOf(mac))
 	}
 	return hosts

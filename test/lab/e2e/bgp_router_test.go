@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -306,9 +307,13 @@ func newFlows(t *testing.T, a netip.Addr) flows {
 // lostNothing ends them, and fails the test if one datagram was not answered.
 func (f flows) lostNothing(t *testing.T) {
 	t.Helper()
-	sent := 0
+	losses, sent := make([]observe.Loss, len(f)), 0
+	var stopping sync.WaitGroup
 	for i, e := range f {
-		loss := e.Stop(time.Second)
+		stopping.Go(func() { losses[i] = e.Stop(3 * time.Second) })
+	}
+	stopping.Wait()
+	for i, loss := range losses {
 		sent += loss.Sent
 		if len(loss.Lost) > 0 {
 			t.Errorf("flow %d: %s, the first at %s", i, loss, loss.Lost[0].Format(time.StampMilli))

@@ -126,8 +126,11 @@ func judge(t *testing.T, what string, gaps []time.Duration) {
 	judgeBy(t, what, gaps, takeover{medianBound, worstBound})
 }
 
-// takeover is how long one may take.
+// takeover is how long one may take. A few have no median to speak of: they are
+// held to the worst.
 type takeover struct{ median, worst time.Duration }
+
+const tooFew = 4
 
 func judgeBy(t *testing.T, what string, gaps []time.Duration, bound takeover) {
 	t.Helper()
@@ -135,7 +138,7 @@ func judgeBy(t *testing.T, what string, gaps []time.Duration, bound takeover) {
 	median, worst := gaps[len(gaps)/2], gaps[len(gaps)-1]
 	t.Logf("%s, %d times: best %s, median %s, worst %s; all: %v", what, len(gaps),
 		gaps[0].Round(time.Millisecond), median.Round(time.Millisecond), worst.Round(time.Millisecond), rounded(gaps))
-	if median > bound.median || worst > bound.worst {
+	if len(gaps) > tooFew && median > bound.median || worst > bound.worst {
 		t.Errorf("want a median of at most %s and at worst %s", bound.median, bound.worst)
 	}
 }
@@ -198,9 +201,8 @@ func TestSIGTERMOfTheOwnerLosesNoRequest(t *testing.T) {
 		must(t, installed.Announcer(who).Signal(syscall.SIGTERM))
 		must(t, installed.Announcer(who).Wait(bounded(t)))
 		time.Sleep(time.Second)
-		end := time.Now().Add(-200 * time.Millisecond)
-		if lost := o.Unanswered(mark, end); len(lost) > 0 {
-			t.Errorf("%d of %d questions had no answer\n%s", len(lost), len(o.Questions(mark, end)), o)
+		if lost := unanswered(o, mark); len(lost) > 0 {
+			t.Errorf("%d questions had no answer\n%s", len(lost), o)
 		}
 		if next := owner(t, o); next == who {
 			t.Errorf("%s still answers", who)
@@ -226,8 +228,7 @@ func TestB070APIServerDownChangesNothing(t *testing.T) {
 		}
 	})
 	time.Sleep(time.Duration(times(60, 300)) * time.Second)
-	before := time.Now()
-	if lost := o.Unanswered(mark, before.Add(-200*time.Millisecond)); len(lost) > 0 {
+	if lost := unanswered(o, mark); len(lost) > 0 {
 		t.Errorf("%d questions had no answer while the API server was down\n%s", len(lost), o)
 	}
 	if now := owner(t, o); now != who {
@@ -250,7 +251,7 @@ func TestB070APIServerDownChangesNothing(t *testing.T) {
 		must(t, cluster.StartAPI(bounded(t)))
 		time.Sleep(5 * time.Second)
 	}
-	if lost := o.Unanswered(restarts, time.Now().Add(-200*time.Millisecond)); len(lost) > 0 {
+	if lost := unanswered(o, restarts); len(lost) > 0 {
 		t.Errorf("%d questions had no answer while the API server restarted\n%s", len(lost), o)
 	}
 	if n := len(o.Announcements(restarts.Add(6*time.Second), time.Now())); n > 6 {
@@ -275,13 +276,16 @@ func TestB065OwnerAnnouncesAgainAfterAPartition(t *testing.T) {
 	must(t, cluster.Heal(context.Background(), who))
 	now := single(t, o, healed, healBound)
 
-	macs := map[string]bool{}
-	for _, announced := range o.Announcements(healed, time.Now()) {
-		macs[cluster.HostOf(announced.MAC)] = true
-	}
-	if !macs[now] {
-		t.Errorf("%s did not announce after the heal; who did: %v", now, macs)
-	}
+	eventuallyWithin(t, healBound, now+" to announce after the heal", func(context.Context) error {
+		macs := map[string]bool{}
+		for _, announced := range o.Announcements(healed, time.Now()) {
+			macs[cluster.HostOf(announced.MAC)] = true
+		}
+		if !macs[now] {
+			return fmt.Errorf("those who did: %v", macs)
+		}
+		return nil
+	})
 	eventuallyWithin(t, 2*healBound, "the client to use "+now, func(ctx context.Context) error {
 		if _, err := cluster.Get(ctx, lab.Client, "http://"+a.String()+"/"); err != nil {
 			return err
@@ -355,9 +359,8 @@ func TestB084RequestsAreAnsweredForEver(t *testing.T) {
 		must(t, err)
 		time.Sleep(5 * time.Second)
 	}
-	end := time.Now().Add(-200 * time.Millisecond)
-	if lost := o.Unanswered(mark, end); len(lost) > 0 {
-		t.Errorf("%d of %d questions had no answer\n%s", len(lost), len(o.Questions(mark, end)), o)
+	if lost := unanswered(o, mark); len(lost) > 0 {
+		t.Errorf("%d questions had no answer\n%s", len(lost), o)
 	}
 }
 

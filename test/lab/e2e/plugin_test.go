@@ -164,7 +164,10 @@ func (p *plugin) active(context.Context) error {
 	var got struct {
 		Members []struct{ Name, State string }
 	}
-	p.decode(&got, "members")
+	out, code := p.run("members", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
+		return fmt.Errorf("exit code %d, %w: %s", code, err, out)
+	}
 	for _, m := range got.Members {
 		if m.State != "active" {
 			return fmt.Errorf("%s is %s", m.Name, m.State)
