@@ -84,6 +84,7 @@ func guarded(t *testing.T, namespace string, n int) (text string, services []*co
 // A document that would silence everything is refused, and the accepted one
 // stays in force, whoever leads and however often.
 func TestRefusedMassChangeStaysRefusedOverRestartsAndLeaders(t *testing.T) {
+	atRest(t)
 	good, services := guarded(t, "guard", 8)
 	a := address(t, services[0])
 	o := watch(t, a)
@@ -151,6 +152,7 @@ func check(t *testing.T, text string) (string, int) {
 
 // The commands tell the same without a CCM as with one.
 func TestAllocationsAndCheckConfigWorkWithoutACCM(t *testing.T) {
+	atRest(t)
 	good, services := guarded(t, "listing", 3)
 	enforce(t, strings.Replace(good, "189", "172", 1))
 	waits := lab.LoadBalancer("listing", "waits", "web")
@@ -192,6 +194,7 @@ func TestAllocationsAndCheckConfigWorkWithoutACCM(t *testing.T) {
 // B-042, the third part: nothing of ours blocks anything after an uninstall,
 // and the way back gives everybody the same address.
 func TestB042CleanupAfterAnUninstall(t *testing.T) {
+	atRest(t)
 	text, services := guarded(t, "cleanup", 5)
 	class := "example.org/other"
 	foreign := lab.LoadBalancer("cleanup", "foreign", "web")

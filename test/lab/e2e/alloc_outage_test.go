@@ -20,6 +20,7 @@ import (
 // away from it, while Services are created: the other leads, nobody gets what
 // somebody else has, and whoever answers does not notice.
 func TestB027LeaderThatLosesItsLeaseGivesNothingTwice(t *testing.T) {
+	atRest(t)
 	_, a, o := serving(t, "b027")
 	proxy, kubeconfig := behindProxy(t, product.CCM)
 	withoutCCMs(t)
@@ -59,6 +60,7 @@ func TestB027LeaderThatLosesItsLeaseGivesNothingTwice(t *testing.T) {
 // A cluster of which one node is left is switched off and on, the API server
 // last: what had an address answers again without anybody's help.
 func TestB028AddressAnswersAfterEverythingWasOff(t *testing.T) {
+	atRest(t)
 	s, a, o := serving(t, "b028")
 	before := get(t, s).Status.LoadBalancer.Ingress
 	must(t, installed.Stop(t.Context()))
@@ -107,6 +109,7 @@ func TestB028AddressAnswersAfterEverythingWasOff(t *testing.T) {
 // somebody announces it throughout, one node says so in its metrics, and with
 // the Services that is over.
 func TestB036SharedAddressIsAnnouncedWhilePodsComeAndGo(t *testing.T) {
+	atRest(t)
 	web, api := sharedService("web", 80), sharedService("api", 443)
 	pods, err := cluster.RunPods(bounded(t), "b036", "web", names()[:2]...)
 	must(t, err)

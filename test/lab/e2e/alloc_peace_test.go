@@ -18,6 +18,7 @@ import (
 )
 
 func TestB148StaleIsToldAndEnds(t *testing.T) {
+	atRest(t)
 	_, a, o := serving(t, "b148")
 	mark := time.Now()
 	temporarily(t, document) // again, when all is over
@@ -62,6 +63,7 @@ func stale(t *testing.T, value string) {
 
 // Noise that changes nothing: no event, no write.
 func TestB165NoiseCausesNeitherEventsNorWrites(t *testing.T) {
+	atRest(t)
 	s, a, _ := serving(t, "b165")
 	saysAnnounced(t, s, metav1.ConditionTrue, "Layer2", a.String())
 	calm(t, 3*time.Second)
@@ -85,6 +87,7 @@ func TestB165NoiseCausesNeitherEventsNorWrites(t *testing.T) {
 // Two controllers that both want the status: ours puts it right, more and more
 // slowly, and says so.
 func TestFightOverAStatusIsPacedAndTold(t *testing.T) {
+	atRest(t)
 	s := create(t, lab.LoadBalancer("fight", "s", "web"))
 	a := address(t, s)
 	for _, wrong := range []string{"203.0.113.7", ""} { // edited by hand, cleared by hand
@@ -114,6 +117,7 @@ func TestFightOverAStatusIsPacedAndTold(t *testing.T) {
 
 // An address that another product had given is kept as it is.
 func TestAddressOfAFormerProductIsAdopted(t *testing.T) {
+	atRest(t)
 	withoutCCMs(t)
 	adopted := netip.MustParseAddr("198.51.100.150")
 	s := create(t, lab.LoadBalancer("adopt", "s", "web"))

@@ -146,6 +146,7 @@ func (s *storm) lags() []time.Duration {
 }
 
 func TestThousandServicesAtOnce(t *testing.T) {
+	atRest(t)
 	const n = 1000
 	temporarily(t, stormPool)
 	s := newStorm(t, "storm")

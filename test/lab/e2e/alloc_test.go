@@ -69,6 +69,7 @@ func answered(t *testing.T, o *observe.Observation, since time.Time) {
 }
 
 func TestB004RequestedAddressIsTakenAndKept(t *testing.T) {
+	atRest(t)
 	serve(t, "b004", "web")
 	var services []*corev1.Service
 	for i := range 3 {
@@ -103,6 +104,7 @@ func TestB004RequestedAddressIsTakenAndKept(t *testing.T) {
 }
 
 func TestB005PoolAnnotationOfARunningServiceIsHonoured(t *testing.T) {
+	atRest(t)
 	temporarily(t, document+"- {name: z1, autoAssign: false, addresses: [198.51.100.170]}\n- {name: z2, autoAssign: false, addresses: [198.51.100.180]}\n")
 	s := create(t, asking("b005", "s", "pool", "z1"))
 	has(t, s, "198.51.100.170")
@@ -123,6 +125,7 @@ func TestB005PoolAnnotationOfARunningServiceIsHonoured(t *testing.T) {
 
 // The first two parts; the third is the command cleanup.
 func TestB042NamespaceIsDeletedWhetherACCMRunsOrNot(t *testing.T) {
+	atRest(t)
 	temporarily(t, document+"- {name: five, autoAssign: false, addresses: [198.51.100.170-198.51.100.174]}\n")
 	fill := func() {
 		for i := range 5 {
@@ -171,6 +174,7 @@ func TestB042NamespaceIsDeletedWhetherACCMRunsOrNot(t *testing.T) {
 }
 
 func TestB047ProtocolsCountForSharing(t *testing.T) {
+	atRest(t)
 	port := func(name string, protocol corev1.Protocol, number int32) corev1.ServicePort {
 		return corev1.ServicePort{Name: name, Protocol: protocol, Port: number}
 	}
@@ -197,6 +201,7 @@ func TestB047ProtocolsCountForSharing(t *testing.T) {
 }
 
 func TestB048ClassDecidesWhoseAServiceIs(t *testing.T) {
+	atRest(t)
 	own, foreign := "ccm-baremetal.io/announcer", "example.org/other"
 	classed := func(name string, class *string) *corev1.Service {
 		s := lab.LoadBalancer("b048", name, "web")
@@ -242,6 +247,7 @@ func untouched(t *testing.T, s *corev1.Service) {
 }
 
 func TestB053AddressOfAnotherControllerIsLeftAlone(t *testing.T) {
+	atRest(t)
 	serve(t, "b053", "web")
 	stranger := netip.MustParseAddr("198.51.100.198") // in no pool
 	class := "example.org/other"
@@ -275,6 +281,7 @@ func TestB053AddressOfAnotherControllerIsLeftAlone(t *testing.T) {
 }
 
 func TestB057APIServersServiceAsALoadBalancer(t *testing.T) {
+	atRest(t)
 	s, err := cluster.Client().CoreV1().Services("default").Get(bounded(t), "kubernetes", metav1.GetOptions{})
 	must(t, err)
 	t.Cleanup(func() {
@@ -307,6 +314,7 @@ func versionBy(t *testing.T, address string) {
 }
 
 func TestB037AndB038FamiliesFollowTheSpec(t *testing.T) {
+	atRest(t)
 	const four, six = "198.51.100.170", "2001:db8:51::1:70"
 	v4 := document + "- {name: four, autoAssign: false, addresses: [198.51.100.170-198.51.100.173]}\n"
 	both := v4 + `- {name: six, autoAssign: false, addresses: ["2001:db8:51::1:70-2001:db8:51::1:73"]}` + "\n"

@@ -52,6 +52,7 @@ func withoutCCMs(t *testing.T) {
 // At start the list of Services takes long, while their watch works: nobody
 // gets an address before all that is held is known.
 func TestB025SlowListAtStartGivesNoAddressInUse(t *testing.T) {
+	atRest(t)
 	var old []*corev1.Service
 	for i := range 5 {
 		old = append(old, create(t, lab.LoadBalancer("b025", fmt.Sprintf("old%d", i), "web")))
@@ -83,6 +84,7 @@ func TestB025SlowListAtStartGivesNoAddressInUse(t *testing.T) {
 // A fresh installation without a gossip key, and without an API server for the
 // first time of its life: it converges by itself, and the key is made once.
 func TestB110GossipKeyIsMadeOnceWhenTheAPIServerComes(t *testing.T) {
+	atRest(t)
 	must(t, installed.Stop(t.Context()))
 	must(t, cluster.Client().CoreV1().Secrets(product.Namespace).Delete(bounded(t), product.Secret, metav1.DeleteOptions{}))
 	must(t, cluster.StopAPI())
@@ -134,6 +136,7 @@ func keepCCMs(t *testing.T) {
 // Watches break every few seconds, and once the history they ask for is gone:
 // no deletion is missed.
 func TestB171BrokenWatchesMissNoDeletion(t *testing.T) {
+	atRest(t)
 	serve(t, "b171", "web")
 	ccm, ccmKubeconfig := behindProxy(t, product.CCM)
 	announcers, announcerKubeconfig := behindProxy(t, product.Announcer)

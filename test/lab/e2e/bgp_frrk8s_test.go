@@ -44,6 +44,7 @@ bgp:
 // There is no frr-k8s in the lab: what it would read is judged as the API server
 // with its CRDs has it, and what it would tell is written by the test.
 func TestServiceByFRRK8s(t *testing.T) {
+	atRest(t)
 	makeFRRK8sNamespace(t)
 	overlay(t, "bgp-frr-k8s")
 	defer func() { // not a Cleanup: the context of the test ends before those

@@ -42,6 +42,7 @@ var routed = []string{"n1", "n2", "n3"}
 // announcers with no right but those of manifests/bgp. The router's own tables
 // and the packets of a client behind it judge.
 func TestRoutedService(t *testing.T) {
+	atRest(t)
 	router := newFRR(t)
 	defer restoreDocument(t, router) // not a Cleanup: the context of the test ends before those
 	defer startMissing(t)

@@ -46,6 +46,7 @@ func saysAnnounced(t *testing.T, s *corev1.Service, status metav1.ConditionStatu
 // The condition follows the announcing node, says why there is none, and the
 // CCM's own condition stays beside it. At rest nothing is written.
 func TestAnnouncedConditionTellsTheTruth(t *testing.T) {
+	atRest(t)
 	pods := serve(t, "condition", "web")
 	svc := create(t, lab.LoadBalancer("condition", "web", "web"))
 	vip := address(t, svc)
@@ -86,6 +87,7 @@ func TestAnnouncedConditionTellsTheTruth(t *testing.T) {
 // With the announcers' account nothing of a Service can be changed but that
 // one condition, whatever RBAC allows.
 func TestAnnouncersAccountCanChangeOneConditionOnly(t *testing.T) {
+	atRest(t)
 	svc := create(t, lab.LoadBalancer("condition", "narrow", "web"))
 	vip := address(t, svc)
 	c := rest.CopyConfig(cluster.RESTConfig())
@@ -136,6 +138,7 @@ func TestAnnouncersAccountCanChangeOneConditionOnly(t *testing.T) {
 // A Node with the drain annotation gives its addresses away without a gap, and
 // gets them back when the annotation goes.
 func TestDrainAnnotationLosesNoAnswer(t *testing.T) {
+	atRest(t)
 	svc, vip, o := serving(t, "drain")
 	was := owner(t, o)
 	saysAnnounced(t, svc, metav1.ConditionTrue, "Layer2", fmt.Sprintf("announcing %s from %s, eth0", vip, was))

@@ -27,6 +27,7 @@ func drainNode(t *testing.T, node string, drain bool) {
 
 // What simulate says beforehand is what the network does afterwards.
 func TestSimulatedDrainIsWhatThenHappens(t *testing.T) {
+	atRest(t)
 	serve(t, "simulate", "web")
 	services := map[string]*corev1.Service{} // by address
 	for i := range 6 {

@@ -101,6 +101,7 @@ func single(t *testing.T, o *observe.Observation, from time.Time, bound time.Dur
 }
 
 func TestOwnerCutFromTheSwitchIsReplaced(t *testing.T) {
+	atRest(t)
 	_, _, o := serving(t, "cut")
 	var gaps []time.Duration
 	for range times(20, 100) {
@@ -153,6 +154,7 @@ func rounded(all []time.Duration) []time.Duration {
 
 // The owner dies by a pulled plug, or everything on it by a kill.
 func TestB063HardFailureOfTheOwner(t *testing.T) {
+	atRest(t)
 	_, _, o := serving(t, "b063")
 	t.Cleanup(func() { startMissing(t) })
 	t.Run("Killed", func(t *testing.T) {
@@ -193,6 +195,7 @@ func takenOver(t *testing.T, o *observe.Observation, lost string, since time.Tim
 // A planned stop: every question is answered, and the old owner's last answer
 // comes after the new owner's first.
 func TestSIGTERMOfTheOwnerLosesNoRequest(t *testing.T) {
+	atRest(t)
 	_, _, o := serving(t, "sigterm")
 	t.Cleanup(func() { startMissing(t) })
 	for range times(3, 20) {
@@ -218,6 +221,7 @@ func TestSIGTERMOfTheOwnerLosesNoRequest(t *testing.T) {
 // For a minute (ten in a soak) there is no API server, and the owner dies
 // meanwhile.
 func TestB070APIServerDownChangesNothing(t *testing.T) {
+	atRest(t)
 	_, _, o := serving(t, "b070")
 	who := owner(t, o)
 	mark := time.Now()
@@ -267,6 +271,7 @@ func TestB070APIServerDownChangesNothing(t *testing.T) {
 // A short partition of the announcing node from its peers and the API server,
 // with its link up: on return one node owns, and says so again.
 func TestB065OwnerAnnouncesAgainAfterAPartition(t *testing.T) {
+	atRest(t)
 	_, a, o := serving(t, "b065")
 	who := owner(t, o)
 	must(t, cluster.CutPeers(t.Context(), who))
@@ -309,6 +314,7 @@ func macOf(host string) string {
 
 // A policy Cluster Service is announced also from nodes without endpoints.
 func TestB068ClusterPolicyNeedsNoEndpointOnTheNode(t *testing.T) {
+	atRest(t)
 	restrict := document + "advertisements:\n- name: edge\n  nodeSelector: kubernetes.io/hostname=n1\n  layer2: {}\n"
 	t.Cleanup(func() {
 		must(t, installed.Configure(context.Background(), document))
@@ -327,6 +333,7 @@ func TestB068ClusterPolicyNeedsNoEndpointOnTheNode(t *testing.T) {
 
 // Without any configuration a node's own address is never answered for.
 func TestB079NodeAddressIsNeverAnnounced(t *testing.T) {
+	atRest(t)
 	serve(t, "b079", "web")
 	s := create(t, lab.LoadBalancer("b079", "web", "web"))
 	address(t, s)
@@ -349,6 +356,7 @@ func TestB079NodeAddressIsNeverAnnounced(t *testing.T) {
 
 // Requests are answered as well after minutes as during the first announcements.
 func TestB084RequestsAreAnsweredForEver(t *testing.T) {
+	atRest(t)
 	_, a, o := serving(t, "b084")
 	mark := time.Now()
 	until := mark.Add(time.Duration(times(20, 900)) * time.Second)

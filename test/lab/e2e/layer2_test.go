@@ -53,6 +53,7 @@ func layer2Metrics(ctx context.Context, node string) (string, error) {
 // A station that is none of ours claims an address: the owner goes on, insists
 // once, and says who it is.
 func TestForeignStationIsNamed(t *testing.T) {
+	atRest(t)
 	_, a, o := serving(t, "foreign")
 	who := owner(t, o)
 	began := time.Now()
@@ -93,6 +94,7 @@ func TestForeignStationIsNamed(t *testing.T) {
 // While an announcer runs, and after it was killed, its node's link is what it
 // was: no address, no promiscuity, no group that nobody else has joined.
 func TestKilledAnnouncerLeavesNothingOnTheNode(t *testing.T) {
+	atRest(t)
 	_, a, o := serving(t, "kill")
 	who := owner(t, o)
 	t.Cleanup(func() { startMissing(t) })

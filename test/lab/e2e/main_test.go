@@ -2,8 +2,9 @@
 // and rights of their manifests, on a real control plane in the lab.
 //
 // The tests share one lab and one installation, and run one after the other:
-// most of them measure time. What a test creates it removes; what it breaks it
-// mends. CCM_SOAK=1 runs the same tests longer and more often.
+// most of them measure time. Each begins with atRest; what it creates it removes,
+// and what it breaks it mends. CCM_SOAK=1 runs the same tests longer and more
+// often.
 package e2e
 
 import (
@@ -84,8 +85,7 @@ func tellLast(w io.Writer) {
 		if !strings.HasPrefix(p.Name, product.CCM) && p.Name != product.Announcer {
 			continue
 		}
-		lines := strings.Split(strings.TrimSpace(p.Log()), "\n")
-		fmt.Fprintf(w, "%s on %s (running: %v) said last:\n%s\n", p.Name, p.Host, p.Running(), strings.Join(lines[max(0, len(lines)-40):], "\n"))
+		fmt.Fprintf(w, "%s on %s (running: %v) said last:\n%s\n", p.Name, p.Host, p.Running(), lastWords(p, 40))
 	}
 }
 

@@ -64,6 +64,7 @@ func several(t *testing.T, namespace string, n int) map[netip.Addr]*observe.Obse
 // Two nodes are cut from the other two, and from nothing else. When that is
 // over there is one owner again in time, without help.
 func TestPartitionHealsToOneOwner(t *testing.T) {
+	atRest(t)
 	all := several(t, "partition", 4)
 	for range times(1, 10) {
 		must(t, cluster.Split(t.Context(), "n1", "n2"))
@@ -81,6 +82,7 @@ func TestPartitionHealsToOneOwner(t *testing.T) {
 // then hears nobody, but the owners still answer: no address changes hands,
 // neither while it lasts nor when it is over.
 func TestGossipAloneMakesNoTwoOwners(t *testing.T) {
+	atRest(t)
 	all := several(t, "gossip", 12)
 	owners := map[netip.Addr]string{}
 	for a, o := range all {
@@ -132,6 +134,7 @@ func aloneEach(ctx context.Context) error {
 // The gossip key is replaced by editing the Secret: no announcer restarts, none
 // is lost, and no address moves.
 func TestB109KeyIsReplacedWithoutRestart(t *testing.T) {
+	atRest(t)
 	_, _, o := serving(t, "b109")
 	who, mark, logs := owner(t, o), time.Now(), markLogs()
 	secrets := cluster.Client().CoreV1().Secrets(product.Namespace)
@@ -180,6 +183,7 @@ func TestB109KeyIsReplacedWithoutRestart(t *testing.T) {
 // An announcer that starts while the API server is away says so and answers
 // nothing; the others go on.
 func TestRestartWithoutAPIServerStaysPassive(t *testing.T) {
+	atRest(t)
 	_, _, o := serving(t, "passive")
 	who := owner(t, o)
 	other := names()[0]

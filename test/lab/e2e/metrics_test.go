@@ -11,6 +11,7 @@ import (
 )
 
 func TestMetricsAreServed(t *testing.T) {
+	atRest(t)
 	t.Run("Announcer", func(t *testing.T) {
 		page, err := cluster.Get(bounded(t), names()[0], fmt.Sprintf("http://127.0.0.1:%d/metrics", product.HTTPPort))
 		must(t, err)

@@ -94,6 +94,7 @@ func frozen(name, annotation string) host {
 // the Nodes, which are tainted, and which are deleted, once that is allowed. The
 // management cluster dies at each stage; Services notice nothing of all that.
 func TestB155MachinesOfMetal3(t *testing.T) {
+	atRest(t)
 	s, a, o := serving(t, "metal3")
 	restore(t)
 	management, client := managed(t)

@@ -39,6 +39,7 @@ func restartCCMs(t *testing.T, n int, flags ...string) {
 // Without its controllers of Nodes the CCM gives addresses to Services, touches
 // no Node, and finds nothing to complain about.
 func TestBalancersOnly(t *testing.T) {
+	atRest(t)
 	t.Cleanup(func() { restartCCMs(t, 2) })
 	for i := range 2 {
 		must(t, installed.CCM(i).Stop(bounded(t)))
@@ -87,6 +88,7 @@ func TestExternalIsForTheKubelet(t *testing.T) {
 // A Node that joined without the taint is left as it is, until somebody adds
 // the taint.
 func TestNodeWithoutTheTaintIsBroughtUnderManagement(t *testing.T) {
+	atRest(t)
 	bare := registered("joined", "198.51.100.77")
 	bare.Spec.Taints = nil
 	nodes := cluster.Client().CoreV1().Nodes()
@@ -112,6 +114,7 @@ func TestNodeWithoutTheTaintIsBroughtUnderManagement(t *testing.T) {
 // A kubelet that gets a second --node-ip later has a Node with both addresses:
 // at the latest five minutes later, and at once when a CCM starts.
 func TestB158SecondStackIsAddedLater(t *testing.T) {
+	atRest(t)
 	join(t, "joined", "198.51.100.77")
 	initialized(t, "joined")
 	nodes := cluster.Client().CoreV1().Nodes()
@@ -138,6 +141,7 @@ func TestB158SecondStackIsAddedLater(t *testing.T) {
 // A cluster that manages itself has the hosts beside the CCM, and needs no
 // kubeconfig.
 func TestB159HostsInTheSameCluster(t *testing.T) {
+	atRest(t)
 	serveHosts(t, cluster.Kubectl)
 	overlay(t, "metal3")
 	restore(t)

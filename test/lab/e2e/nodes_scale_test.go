@@ -14,6 +14,7 @@ import (
 // A thousand Nodes that join at once are initialized with the flags of our
 // manifests in less than a minute, and then nothing is written.
 func TestThousandNodesAreInitialized(t *testing.T) {
+	atRest(t)
 	const n, bound = 1000, 3 * time.Minute // three times the minute, on a shared machine
 	const label = "e2e.ccm-baremetal.io/many"
 	client := cluster.Client().CoreV1().Nodes()

@@ -23,6 +23,7 @@ const machines = document + `nodes:
 // A Node that joins is initialized within seconds, and follows the
 // configuration afterwards. test/lab/e2e/nodes has the rest about Nodes.
 func TestB157NodeIsInitialized(t *testing.T) {
+	atRest(t)
 	configure(t, fmt.Sprintf(machines, "rack1", "one"))
 	t.Cleanup(func() { must(t, installed.Configure(context.Background(), document)) })
 	began := join(t, "joined", "198.51.100.77", "2001:db8:51::77")

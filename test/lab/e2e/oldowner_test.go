@@ -12,6 +12,7 @@ import (
 // Whoever has lost an address without noticing, or loses and gets it again all
 // the time, stops as soon as it sees that.
 func TestB071OldOwnerStops(t *testing.T) {
+	atRest(t)
 	pods := serve(t, "b071", "web")
 	s := create(t, lab.LoadBalancer("b071", "web", "web"))
 	a := address(t, s)

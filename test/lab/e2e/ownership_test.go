@@ -20,6 +20,7 @@ import (
 // TestOwnership looks at 50 addresses over four nodes from a client: who
 // answers, and when nobody does, while nodes die, stall, leave and come back.
 func TestOwnership(t *testing.T) {
+	atRest(t)
 	t.Cleanup(func() { startMissing(t) })
 	f := launch(t, "ownership")
 	t.Run("B072Failures", func(t *testing.T) {

@@ -123,6 +123,7 @@ type checks struct {
 // TestPlugin runs every command of the built plugin against the API server and
 // the announcers of the lab.
 func TestPlugin(t *testing.T) {
+	atRest(t)
 	began := time.Now()
 	p := newPlugin(t)
 	eventually(t, "all announcers to be active", p.active) // one that was stale would take the address in the middle

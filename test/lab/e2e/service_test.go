@@ -20,6 +20,7 @@ import (
 )
 
 func TestServiceGetsAnAddressAndIsReachedThroughIt(t *testing.T) {
+	atRest(t)
 	s, a, o := serving(t, "reach")
 	if !netip.MustParsePrefix("198.51.100.0/24").Contains(a) {
 		t.Errorf("got %s, which is not of pool lan", a)
@@ -63,6 +64,7 @@ func noAddressOnAnyLink(t *testing.T, a netip.Addr) {
 }
 
 func TestTwoHundredServicesAtOnce(t *testing.T) {
+	atRest(t)
 	const n = 200
 	serve(t, "many", "web")
 	mark := time.Now()
@@ -175,6 +177,7 @@ func nothingIsWrittenAtRest(t *testing.T) {
 // A document that refuses: the doubled pool is named, the last good one stays
 // in force, and new Services are still served.
 func TestB002DoubledPoolNameKeepsTheLastGoodDocument(t *testing.T) {
+	atRest(t)
 	restore := document
 	t.Cleanup(func() { must(t, installed.Configure(context.Background(), restore)) })
 	must(t, installed.Configure(bounded(t), document+"- name: lan\n  addresses: [198.51.100.160-198.51.100.165]\n"))
@@ -189,6 +192,7 @@ func TestB002DoubledPoolNameKeepsTheLastGoodDocument(t *testing.T) {
 }
 
 func TestB010PoolGrownAtTheLowEndMovesNobody(t *testing.T) {
+	atRest(t)
 	t.Cleanup(func() { must(t, installed.Configure(context.Background(), document)) })
 	withPool := func(addresses string) string {
 		return document + "- name: narrow\n  autoAssign: false\n  addresses: " + addresses + "\n"
@@ -253,6 +257,7 @@ func goesBy(ctx context.Context, node, want string) error {
 }
 
 func TestB013TwoNamespacesNeverGetTheSameAddress(t *testing.T) {
+	atRest(t)
 	var creators sync.WaitGroup
 	for _, namespace := range []string{"b013-a", "b013-b"} {
 		creators.Go(func() {
@@ -278,6 +283,7 @@ func TestB013TwoNamespacesNeverGetTheSameAddress(t *testing.T) {
 }
 
 func TestB015AddressesOutsideThePoolsAreNeverGivenNorAnnounced(t *testing.T) {
+	atRest(t)
 	node := cluster.Nodes()[0].IPv4.String()
 	serve(t, "b015", "web")
 	wrong := map[string]string{
@@ -313,6 +319,7 @@ func TestB015AddressesOutsideThePoolsAreNeverGivenNorAnnounced(t *testing.T) {
 
 // The CCM is killed again and again with one Service waiting and the pool full.
 func TestB023RestartGivesTheWaitingServiceNobodysAddress(t *testing.T) {
+	atRest(t)
 	t.Cleanup(func() { must(t, installed.Configure(context.Background(), document)) })
 	enforce(t, document+"- name: two\n  autoAssign: false\n  addresses: [198.51.100.180, 198.51.100.181]\n")
 	pinned := func(name string) *corev1.Service {
@@ -341,6 +348,7 @@ func TestB023RestartGivesTheWaitingServiceNobodysAddress(t *testing.T) {
 }
 
 func TestB041TypeChangedAwayAndBack(t *testing.T) {
+	atRest(t)
 	s, a, o := serving(t, "b041")
 	patch(t, s, `{"spec":{"type":"ClusterIP"}}`)
 	eventually(t, "status to be empty", func(context.Context) error {
@@ -368,6 +376,7 @@ func TestB041TypeChangedAwayAndBack(t *testing.T) {
 
 // 200 Services of which each is edited right after it was created.
 func TestB043EditsRightAfterCreationLoseNoAddress(t *testing.T) {
+	atRest(t)
 	const n = 200
 	var all []*corev1.Service
 	for i := range n {
@@ -384,6 +393,7 @@ func TestB043EditsRightAfterCreationLoseNoAddress(t *testing.T) {
 }
 
 func TestB045NodePortsAreNotNeeded(t *testing.T) {
+	atRest(t)
 	serve(t, "b045", "web")
 	for _, policy := range []corev1.ServiceExternalTrafficPolicy{"Cluster", "Local"} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -407,6 +417,7 @@ func TestB045NodePortsAreNotNeeded(t *testing.T) {
 }
 
 func TestB050OtherKindsOfServicesAreLeftAlone(t *testing.T) {
+	atRest(t)
 	clusterIP := lab.LoadBalancer("b050", "cluster-ip", "web")
 	clusterIP.Spec.Type = corev1.ServiceTypeClusterIP
 	headless := lab.LoadBalancer("b050", "headless", "web")
@@ -444,6 +455,7 @@ func TestB050OtherKindsOfServicesAreLeftAlone(t *testing.T) {
 
 // The leader is stopped for so long that the other takes over, and goes on.
 func TestFrozenLeaderCannotGiveAnAddressTwice(t *testing.T) {
+	atRest(t)
 	leader := leading(t)
 	must(t, leader.Pause())
 	var made []*corev1.Service

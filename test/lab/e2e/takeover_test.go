@@ -38,6 +38,7 @@ type foreigner struct {
 // TestTakeOverFromMetalLB does what docs/migrate.md says, step by step: import,
 // rehearsal, controller, announcers, and the way back.
 func TestTakeOverFromMetalLB(t *testing.T) {
+	atRest(t)
 	t.Cleanup(func() { reinstall(t) })
 	must(t, installed.Stop(bounded(t)))
 	f := metalLB(t)

@@ -17,6 +17,7 @@ import (
 // once for each Service, also for one that gets its address only then. The
 // first announcer that is back has the last word.
 func TestServicesSayThatNoAnnouncerIsLeft(t *testing.T) {
+	atRest(t)
 	serve(t, "watchdog", "web")
 	svc := create(t, lab.LoadBalancer("watchdog", "web", "web"))
 	vip := address(t, svc)
