@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,14 +61,19 @@ func newStorm(t *testing.T, namespace string) *storm {
 	return s
 }
 
-// empty deletes the Services of a namespace.
+// empty deletes the Services of a namespace. The API server takes a minute for a
+// request at most, and on a busy machine that is too short for all of them.
 func empty(t *testing.T, namespace string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := cluster.Client().CoreV1().RESTClient().Delete().Namespace(namespace).Resource("services").Do(ctx).Error(); err != nil {
-		t.Error(err)
-	}
+	services := cluster.Client().CoreV1().Services(namespace)
+	eventuallyWithin(t, 10*time.Minute, "no Service to be left in "+namespace, func(ctx context.Context) error {
+		err := cluster.Client().CoreV1().RESTClient().Delete().Namespace(namespace).Resource("services").Do(ctx).Error()
+		list, listErr := services.List(ctx, metav1.ListOptions{Limit: 1})
+		if listErr == nil && len(list.Items) == 0 {
+			return nil
+		}
+		return errors.Join(err, listErr, errors.New("there are some"))
+	})
 }
 
 func (s *storm) see(e apiwatch.Event) {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -20,9 +21,15 @@ func TestThousandNodesAreInitialized(t *testing.T) {
 	client := cluster.Client().CoreV1().Nodes()
 	many := metav1.ListOptions{LabelSelector: label}
 	t.Cleanup(func() {
-		if err := client.DeleteCollection(context.Background(), metav1.DeleteOptions{}, many); err != nil {
-			t.Error(err)
-		}
+		// A minute, which a request may take, may be too short for all of them.
+		eventuallyWithin(t, 10*time.Minute, "no Node to be left", func(ctx context.Context) error {
+			err := client.DeleteCollection(ctx, metav1.DeleteOptions{}, many)
+			list, listErr := client.List(ctx, many)
+			if listErr == nil && len(list.Items) == 0 {
+				return nil
+			}
+			return errors.Join(err, listErr, errors.New("there are some"))
+		})
 	})
 	began := time.Now()
 	var workers sync.WaitGroup
