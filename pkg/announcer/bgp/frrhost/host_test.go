@@ -196,8 +196,7 @@ func (h *host) reloader() *exec.Cmd {
 	return h.start([]string{"FRR_RUN=" + h.dir, "FRR_CONFIG=" + h.dir}, "python3", script, h.dir)
 }
 
-// table returns the prefixes of both families with the text that FRR has for
-// each.
+// table returns the prefixes of both families, with the family that each is of.
 func (h *host) table() map[string]string {
 	h.t.Helper()
 	out := map[string]string{}
@@ -208,14 +207,14 @@ func (h *host) table() map[string]string {
 			h.t.Fatalf("%v in %s", err, text)
 		}
 		for prefix := range all.Routes {
-			out[prefix] = h.vtysh("show bgp " + family + " unicast " + prefix)
+			out[prefix] = family
 		}
 	}
 	return out
 }
 
 // waitTable waits until the router has exactly some prefixes, and of each the
-// words.
+// words in the text that FRR has for it.
 func (h *host) waitTable(want map[string][]string) {
 	h.t.Helper()
 	h.eventually(func() error {
@@ -224,9 +223,16 @@ func (h *host) waitTable(want map[string][]string) {
 			return fmt.Errorf("the router has %d prefixes, want %d: %v", len(got), len(want), got)
 		}
 		for prefix, words := range want {
+			if got[prefix] == "" {
+				return fmt.Errorf("the router has no %s: %v", prefix, got)
+			}
+			if len(words) == 0 {
+				continue
+			}
+			text := h.vtysh("show bgp " + got[prefix] + " unicast " + prefix)
 			for _, w := range words {
-				if !strings.Contains(got[prefix], w) {
-					return fmt.Errorf("%s: no %q in %s", prefix, w, got[prefix])
+				if !strings.Contains(text, w) {
+					return fmt.Errorf("%s: no %q in %s", prefix, w, text)
 				}
 			}
 		}
