@@ -104,13 +104,25 @@ func (l *Lab) AdminKubeconfig() string { return l.pki("admin.kubeconfig") }
 // Kubeconfig writes a kubeconfig with which a program has exactly the rights of
 // a service account, which must exist, and returns its path.
 func (l *Lab) Kubeconfig(ctx context.Context, namespace, serviceAccount string) (string, error) {
-	return l.kubeconfigFor(ctx, l.server(), namespace, serviceAccount)
+	return l.kubeconfigFor(ctx, l.server(), namespace, serviceAccount, nil)
 }
 
-func (l *Lab) kubeconfigFor(ctx context.Context, server, namespace, serviceAccount string) (string, error) {
+// KubeconfigOn is Kubeconfig for a program on a node: the API server knows the
+// node from the token, as it does from that of a pod. The token ends with the
+// Node object.
+func (l *Lab) KubeconfigOn(ctx context.Context, node, namespace, serviceAccount string) (string, error) {
+	n, err := l.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("request a token for node %s: %w", node, err)
+	}
+	bound := &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: n.UID}
+	return l.kubeconfigFor(ctx, l.server(), namespace, serviceAccount, bound)
+}
+
+func (l *Lab) kubeconfigFor(ctx context.Context, server, namespace, serviceAccount string, bound *authenticationv1.BoundObjectReference) (string, error) {
 	seconds := int64(tokenLife)
 	request, err := l.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, serviceAccount,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, BoundObjectRef: bound}}, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("request a token for service account %s/%s: %w", namespace, serviceAccount, err)
 	}

@@ -55,5 +55,5 @@ func (l *Lab) APIProxy() (*APIProxy, error) {
 
 // Kubeconfig is Lab.Kubeconfig by way of the proxy.
 func (p *APIProxy) Kubeconfig(ctx context.Context, namespace, serviceAccount string) (string, error) {
-	return p.lab.kubeconfigFor(ctx, p.lab.url(p.port), namespace, serviceAccount)
+	return p.lab.kubeconfigFor(ctx, p.lab.url(p.port), namespace, serviceAccount, nil)
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -53,7 +54,12 @@ func TestServiceByFRRK8s(t *testing.T) {
 		startMissing(t)
 		waitFRRConfigurations(t)
 		removeFRRK8s(t)
+		restartAnnouncers(t, func(node string) error { // whose tokens do not end with a Node
+			_, err := installed.StartAnnouncer(node)
+			return err
+		})
 	}()
+	restartAnnouncers(t, startOnItsNode)
 	must(t, installed.Configure(bounded(t), frrK8sDocument))
 	inForce(t, frrK8sDocument)
 	serve(t, "by-frr-k8s", "web")
@@ -62,8 +68,36 @@ func TestServiceByFRRK8s(t *testing.T) {
 	t.Run("PeerWithoutItsSecretIsLeftOut", peerWithoutItsSecretIsLeftOut)
 	t.Run("ServiceComesAndGoes", serviceByFRRK8sComesAndGoes)
 	t.Run("DriftIsRepaired", driftOfFRRConfigurationIsRepaired)
+	t.Run("AnnouncersWriteTheirOwnAlone", announcersWriteTheirOwnAlone)
 	t.Run("SessionsAreReadBack", sessionsOfFRRK8sAreReadBack)
 	t.Run("LeftoversAreDeleted", leftoversOfFRRK8sAreDeleted)
+}
+
+// restartAnnouncers ends the announcers of the nodes with sessions, and starts
+// them again in some way.
+func restartAnnouncers(t *testing.T, start func(node string) error) {
+	t.Helper()
+	for _, n := range byFRRK8s {
+		must(t, installed.Announcer(n).Signal(syscall.SIGTERM))
+	}
+	for _, n := range byFRRK8s {
+		must(t, installed.Announcer(n).Wait(bounded(t)))
+		must(t, start(n))
+	}
+	whole(t)
+}
+
+// startOnItsNode starts an announcer with a token that tells its node, as those
+// of pods do.
+func startOnItsNode(node string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	kubeconfig, err := cluster.KubeconfigOn(ctx, node, product.Namespace, product.Announcer)
+	if err != nil {
+		return err
+	}
+	_, err = installed.StartAnnouncerBy(kubeconfig, node)
+	return err
 }
 
 // makeFRRK8sNamespace makes the namespace, which stays with the rights in it:
@@ -352,6 +386,47 @@ func driftOfFRRConfigurationIsRepaired(t *testing.T) {
 	}
 }
 
+// The account of all announcers may write all of these objects. What an
+// announcer's token says of its node limits it to its own.
+func announcersWriteTheirOwnAlone(t *testing.T) {
+	first, err := cluster.KubeconfigOn(bounded(t), "n1", product.Namespace, product.Announcer)
+	must(t, err)
+	nowhere, err := cluster.Kubeconfig(bounded(t), product.Namespace, product.Announcer)
+	must(t, err)
+	const elsewhere = `{"spec": {"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "n2"}}}}`
+	const everywhere = `{"spec": {"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": null}}}}`
+	const harmless = `{"metadata": {"annotations": {"a": "b"}}}`
+	for name, c := range map[string]struct {
+		kubeconfig, object, patch string // no patch: delete
+		refused                   string // empty: done
+	}{
+		"its own":                    {first, "n1", harmless, ""},
+		"delete its own":             {first, "n1", "", ""},
+		"another one's":              {first, "n2", harmless, "an announcer writes the FRRConfiguration of its own node, which is n1"},
+		"delete another one's":       {first, "n2", "", "an announcer writes the FRRConfiguration of its own node, which is n1"},
+		"its own for another node":   {first, "n1", elsewhere, "an announcer selects its own node, which has the label kubernetes.io/hostname=n1"},
+		"its own for all nodes":      {first, "n1", everywhere, "an announcer selects its own node, which has the label kubernetes.io/hostname=n1"},
+		"with a token of no node":    {nowhere, "n1", harmless, "the token of this announcer names no node"},
+		"delete with one of no node": {nowhere, "n1", "", "the token of this announcer names no node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := []string{"--kubeconfig", c.kubeconfig, "-n", frrK8s, "--dry-run=server"}
+			object := []string{"frrconfigurations.frrk8s.metallb.io", "ccm-baremetal-" + c.object}
+			if c.patch == "" {
+				args = append(append(args, "delete", "--wait=false"), object...)
+			} else {
+				args = append(append(args, "patch", "--type=merge", "-p", c.patch), object...)
+			}
+			out, err := cluster.Kubectl(bounded(t), args...)
+			said := fmt.Sprint(out, err)
+			if (err != nil) != (c.refused != "") || !strings.Contains(said, c.refused) {
+				t.Errorf("kubectl %v: %s\nwant it refused: %q", args, said, c.refused)
+			}
+		})
+	}
+	told(t, addresses("198.51.100.1", "2001:db8:51::1"), byFRRK8s...)
+}
+
 // report writes what frr-k8s would tell.
 func report(t *testing.T, resource, object, status string, flags ...string) {
 	t.Helper()
@@ -390,8 +465,7 @@ func leftoversOfFRRK8sAreDeleted(t *testing.T) {
 	must(t, installed.Announcer("n2").Kill())
 	must(t, installed.Configure(bounded(t), document))
 	told(t, addresses("198.51.100.1", "2001:db8:51::1"), "n2")
-	_, err := installed.StartAnnouncer("n2")
-	must(t, err)
+	must(t, startOnItsNode("n2"))
 	waitFRRConfigurations(t)
 	must(t, installed.Ready(bounded(t)))
 }
