@@ -46,12 +46,7 @@ func TestRoutedService(t *testing.T) {
 	router := newFRR(t)
 	defer restoreDocument(t, router) // not a Cleanup: the context of the test ends before those
 	defer startMissing(t)
-	t.Cleanup(func() {
-		err := cluster.Client().CoreV1().Secrets(product.Namespace).Delete(context.Background(), bgpSecret, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { forgetPassword(t) })
 	configureRoutes(t, "")
 	pods := serve(t, "routed", "web")
 	s := create(t, routedService("web"))
@@ -98,11 +93,25 @@ func noSessionWithoutThePassword(t *testing.T, router *frr) {
 		return err
 	})
 	router.waitNeighbours()
-	secrets := cluster.Client().CoreV1().Secrets(product.Namespace)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: bgpSecret}, StringData: map[string]string{"password": bgpPassword}}
-	_, err := secrets.Create(bounded(t), secret, metav1.CreateOptions{})
-	must(t, err)
+	givePassword(t)
 	router.waitNeighbours(routed...)
+}
+
+// givePassword makes the Secret with the router's password.
+func givePassword(t *testing.T) {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: bgpSecret}, StringData: map[string]string{"password": bgpPassword}}
+	_, err := cluster.Client().CoreV1().Secrets(product.Namespace).Create(bounded(t), secret, metav1.CreateOptions{})
+	must(t, err)
+}
+
+// forgetPassword deletes the Secret, if there is one. The context of the test
+// may have ended.
+func forgetPassword(t *testing.T) {
+	err := cluster.Client().CoreV1().Secrets(product.Namespace).Delete(context.Background(), bgpSecret, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
 }
 
 func toldWithCommunity(t *testing.T, router *frr, vip netip.Addr) {

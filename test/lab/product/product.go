@@ -192,12 +192,16 @@ func (p *Product) StartAnnouncerBy(kubeconfig, node string, flags ...string) (*l
 func (p *Product) startAnnouncer(program, kubeconfig, node string, flags ...string) (*lab.Process, error) {
 	argv := append(confined("-all,+net_raw"), program, "--kubeconfig", kubeconfig)
 	argv = append(argv, p.arguments[Announcer]...)
-	argv = append(argv, "--record", p.Record(node)) // the nodes of a lab share one file system
+	argv = append(argv, "--record", p.Record(node), "--frr-dir", p.FRR(node)) // the nodes of a lab share one file system
 	return p.Lab.Start(node, Announcer, append(argv, flags...), []string{"NODE_NAME=" + node})
 }
 
 // Record returns the file in which a node's announcer remembers its past.
 func (p *Product) Record(node string) string { return filepath.Join(p.dir, "record-"+node) }
+
+// FRR returns the directory that a node's announcer shares with an FRR beside
+// it. It is there if a test has made it.
+func (p *Product) FRR(node string) string { return filepath.Join(p.dir, "frr-"+node) }
 
 // confined is a command line that runs what follows with certain capabilities
 // only, as a container runtime would.
