@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab"
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
 )
 
@@ -76,11 +77,13 @@ func TestOverlaysAreApplied(t *testing.T) {
 // The chart with values that change what objects there are, and with all others.
 // Without any it makes what is applied above (tools/install compares them).
 func TestChartIsApplied(t *testing.T) {
-	for name, c := range map[string]struct{ namespace, values string }{
-		"more rights": {product.Namespace, "nodes: {delete: true, metal3: {enabled: true}}\nbgp: {passwordSecrets: [bgp-tor]}"},
-		"frr-k8s":     {product.Namespace, "bgp: {frrK8s: {enabled: true, passwordSecrets: [bgp-tor]}}"},
-		"elsewhere":   {"elsewhere", "podDisruptionBudget: false\nnetworkPolicy: false"},
-		"everything": {product.Namespace, `
+	for name, c := range map[string]struct{ namespace, frrK8s, values string }{
+		"more rights": {product.Namespace, "", "nodes: {delete: true, metal3: {enabled: true}}\nbgp: {passwordSecrets: [bgp-tor]}"},
+		"frr":         {product.Namespace, "", "bgp: {backend: frr, passwordSecrets: [bgp-tor], frr: {image: registry.test/frr:v9}}"},
+		"frr-k8s":     {product.Namespace, frrNamespace, "bgp: {frrK8s: {enabled: true, passwordSecrets: [bgp-tor]}}"},
+		"its frr-k8s": {"elsewhere", "metallb", "bgp: {frrK8s: {enabled: true, namespace: metallb}}"},
+		"elsewhere":   {"elsewhere", "", "podDisruptionBudget: false\nnetworkPolicy: false"},
+		"everything": {product.Namespace, "", `
 image: {registry: registry.test, tag: v9, pullPolicy: Always, pullSecrets: [pull]}
 config: "apiVersion: ccm-baremetal.io/v1alpha1\nkind: CloudConfig\npools: [{addresses: [203.0.113.1]}]\n"
 ccm: {replicas: 3, extraArgs: [--v=4], resources: {limits: {memory: 256Mi}}}
@@ -91,8 +94,8 @@ announcer: {maxUnavailable: 3, extraArgs: [--log-level=debug], nodeSelector: {ku
 			if c.namespace != product.Namespace {
 				makeNamespace(t, c.namespace)
 			}
-			if strings.Contains(c.values, "frrK8s") {
-				makeNamespace(t, frrNamespace)
+			if c.frrK8s != "" {
+				makeNamespace(t, c.frrK8s)
 			}
 			apply(t, "-f", rendered(t, c.namespace, c.values))
 			running(t, c.namespace)
@@ -150,9 +153,27 @@ func makeNamespace(t *testing.T, name string) {
 	})
 }
 
+// A program that is given a flag which it does not have says so and ends, or what
+// running has looked for would mean nothing.
+func TestUnknownFlagsAreRefused(t *testing.T) {
+	for _, program := range []string{product.CCM, product.Announcer} {
+		if out, err := helped(t, program, "--no-such-flag"); err == nil || !strings.Contains(fmt.Sprint(out, err), "unknown flag: --no-such-flag") {
+			t.Errorf("%s: %v\n%s", program, err, out)
+		}
+	}
+}
+
+// helped runs a program by the arguments of its pods and --help: it reads all of
+// them, and does nothing.
+func helped(t *testing.T, program string, args ...string) (string, error) {
+	t.Helper()
+	return cluster.Run(bounded(t), lab.ControlPlane, slices.Concat([]string{filepath.Join(programs, program)}, args, []string{"--help"})...)
+}
+
 // running waits until the controllers of Kubernetes have made all pods of both
 // programs, so that neither quota, priority class nor Pod Security refuses one, and
-// checks that the API server finds no fault in the expressions of the policy.
+// checks that the programs know the flags in them, and that the API server finds no
+// fault in the expressions of the policy.
 func running(t *testing.T, namespace string) {
 	t.Helper()
 	client := cluster.Client()
@@ -160,6 +181,11 @@ func running(t *testing.T, namespace string) {
 	must(t, err)
 	daemonSet, err := client.AppsV1().DaemonSets(namespace).Get(bounded(t), product.Announcer, metav1.GetOptions{})
 	must(t, err)
+	for program, pod := range map[string]corev1.PodSpec{product.CCM: deployment.Spec.Template.Spec, product.Announcer: daemonSet.Spec.Template.Spec} {
+		if out, err := helped(t, program, pod.Containers[0].Args...); err != nil {
+			t.Errorf("%s does not take the arguments %q: %v\n%s", program, pod.Containers[0].Args, err, out)
+		}
+	}
 	eventually(t, "the pods of both programs", func(ctx context.Context) error {
 		sets, err := client.AppsV1().ReplicaSets(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {

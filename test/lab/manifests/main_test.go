@@ -19,11 +19,12 @@ import (
 
 const nodes = 3
 
-// cluster, root and renderer are what TestMain has made.
+// cluster, root, renderer and programs are what TestMain has made.
 var (
 	cluster  *lab.Lab
 	root     string // of the repository
 	renderer string // the program of tools/install
+	programs string // the directory of ours; product.Install builds into it too, which is then done
 )
 
 func TestMain(m *testing.M) {
@@ -55,6 +56,13 @@ func run(m *testing.M) (code int, err error) {
 	cmd.Dir, cmd.Env = filepath.Join(root, "tools", "install"), append(os.Environ(), "CGO_ENABLED=0")
 	if printed, err := cmd.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("build what renders the chart: %w: %s", err, printed)
+	}
+	programs = filepath.Join(cluster.Dir(), "product")
+	if err := os.MkdirAll(programs, 0o700); err != nil {
+		return 1, err
+	}
+	if err := product.Build(ctx, root, programs, os.Stderr); err != nil {
+		return 1, err
 	}
 	return m.Run(), nil
 }
