@@ -82,6 +82,7 @@ func TestChartIsApplied(t *testing.T) {
 		"frr":         {product.Namespace, "", "bgp: {backend: frr, passwordSecrets: [bgp-tor], frr: {image: registry.test/frr:v9}}"},
 		"frr-k8s":     {product.Namespace, frrNamespace, "bgp: {frrK8s: {enabled: true, passwordSecrets: [bgp-tor]}}"},
 		"its frr-k8s": {"elsewhere", "metallb", "bgp: {frrK8s: {enabled: true, namespace: metallb}}"},
+		"rehearsal":   {product.Namespace, "", "observeOnly: true"},
 		"elsewhere":   {"elsewhere", "", "podDisruptionBudget: false\nnetworkPolicy: false"},
 		"everything": {product.Namespace, "", `
 image: {registry: registry.test, tag: v9, pullPolicy: Always, pullSecrets: [pull]}
