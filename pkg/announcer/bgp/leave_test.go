@@ -49,6 +49,24 @@ func TestB128RestartOfAnAnnouncerSaysNothingToRoutersThatKeepRoutes(t *testing.T
 	}
 }
 
+// A router that may keep routes is connected to once more when its node leaves,
+// also if there is nothing to tell it, and never again.
+func TestLeaveWithNothingToTellIsTakenOnce(t *testing.T) {
+	r := newRouter(t, func(r *router) { r.keeps = true })
+	s := newSpeaker(t, onLoopback)
+	w := r.to(func(p *config.Peer) { p.GracefulRestart, p.ConnectTime = 120*time.Second, time.Second })
+	w.Leaving = plan.Draining
+	s.Set([]plan.Peering{w})
+	r.waitNotified(wire.BGP_ERROR_CEASE, wire.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN)
+	waitState(t, s, bgp.Left, string(plan.Draining))
+	time.Sleep(3 * time.Second)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.opens) != 1 {
+		t.Errorf("%d sessions", len(r.opens))
+	}
+}
+
 func restartFlags(o *wire.BGPOpen) uint8 {
 	for _, parameter := range o.OptParams {
 		for _, c := range parameter.(*wire.OptionParameterCapability).Capability {

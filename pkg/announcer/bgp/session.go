@@ -113,7 +113,10 @@ func (s *session) serve() error {
 		keepalive = time.After(jitter(s.t.keepalive))
 	}
 	for first := true; ; first = false {
-		if err := s.step(first); err != nil {
+		switch err := s.step(first); {
+		case errors.Is(err, errFarewell):
+			return err // whatever the router has said or done after that
+		case err != nil:
 			return s.cause(err)
 		}
 		select {
