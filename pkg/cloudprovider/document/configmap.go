@@ -50,6 +50,10 @@ const (
 	retryLast  = 30 * time.Second
 )
 
+// judgeWithin is how long it may take to find out what Services hold, before
+// the last good document goes on without the user's.
+const judgeWithin = 2 * time.Minute
+
 // A ConfigMap is the Source in a cluster. It needs the right to get, list and
 // watch both ConfigMaps by name, to create one, and to update the accepted one.
 type ConfigMap struct {
@@ -145,7 +149,9 @@ func (f *follower) pass(ctx context.Context) error {
 		f.resume()
 	}
 	if obj, ok, _ := f.user.GetByKey(f.Namespace + "/" + UserConfigMap); ok { // reads from memory
-		err = f.consider(ctx, obj.(*v1.ConfigMap))
+		judging, cancel := context.WithTimeout(ctx, judgeWithin)
+		err = f.consider(judging, obj.(*v1.ConfigMap))
+		cancel()
 	}
 	f.keeper.settle() // also where it could not be judged: the last good one goes on
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -41,6 +42,7 @@ type target struct {
 	resumed []string // the names of the pools of each configuration
 	applied []string // likewise
 	inUse   map[string]int
+	waits   bool // it never gets to know what an Impact would be
 }
 
 func (g *target) Resume(c config.Config) {
@@ -63,7 +65,11 @@ func pools(c config.Config) string {
 	return strings.Join(names, "+")
 }
 
-func (g *target) Impact(_ context.Context, c config.Config) (lost []string, total int, err error) {
+func (g *target) Impact(ctx context.Context, c config.Config) (lost []string, total int, err error) {
+	if g.waits {
+		<-ctx.Done()
+		return nil, 0, ctx.Err()
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for name, n := range g.inUse {
@@ -265,6 +271,22 @@ func TestEditedDocumentThatCannotBeStoredLeavesTheAcceptedOneInForce(t *testing.
 	if !slices.Equal(r.target.applied, []string{"old"}) {
 		t.Errorf("applied %q", r.target.applied)
 	}
+}
+
+func TestEditedDocumentThatCannotBeJudgedLeavesTheAcceptedOneInForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(configMap(UserConfigMap, doc("new")), configMap(AcceptedConfigMap, doc("old")))
+		r := start(t, c, &target{waits: true})
+		time.Sleep(time.Minute)
+		if got := r.target.last(); got != "" {
+			t.Errorf("%q is in force before the edited one could be judged", got)
+		}
+		time.Sleep(2 * time.Minute)
+		r.stop()
+		if !slices.Equal(r.target.applied, []string{"old"}) || len(r.events.With("")) != 0 {
+			t.Errorf("applied %q, told %q", r.target.applied, r.events.With(""))
+		}
+	})
 }
 
 func TestRestartOfAnUnchangedWorldWritesNothing(t *testing.T) {
