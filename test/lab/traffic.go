@@ -2,8 +2,10 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -77,6 +79,9 @@ func (l *Lab) Echo(ctx context.Context, host string, target netip.AddrPort, perS
 	conn, err := netns.Dialer(l.namespace(host))(ctx, "udp", target.String())
 	if err != nil {
 		return nil, fmt.Errorf("echo from %s: %w", host, err)
+	}
+	if err := observe.Widen(conn.(*net.UDPConn)); err != nil {
+		return nil, errors.Join(fmt.Errorf("echo from %s: %w", host, err), conn.Close())
 	}
 	return observe.StartEcho(conn, perSecond), nil
 }

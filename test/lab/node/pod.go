@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"syscall"
 )
 
 // Ports of every pod.
@@ -84,9 +85,27 @@ func echoTCP(ip netip.Addr) error {
 	}
 }
 
+// widen lets a socket hold some thousand datagrams while the pod gets no CPU: what
+// is lost is to be the fault of whoever leads packets to it. (Package observe
+// does the same; this program is built of nothing but the standard library.)
+func widen(conn *net.UDPConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = raw.Control(func(fd uintptr) {
+		set = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, 8<<20)
+	})
+	return errors.Join(err, set)
+}
+
 func echoUDP(ip netip.Addr) error {
 	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, udpPort)))
 	if err != nil {
+		return err
+	}
+	if err := widen(conn); err != nil {
 		return err
 	}
 	buffer := make([]byte, 65536)

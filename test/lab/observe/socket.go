@@ -46,6 +46,24 @@ func openSocket(link *net.Interface, etherType uint16) (*socket, error) {
 	return &socket{file: file, raw: raw, to: to}, nil
 }
 
+// Widen lets the socket of a connection hold some thousand datagrams, beyond
+// the limit of the machine, while its reader gets no CPU. It takes
+// CAP_NET_ADMIN.
+func Widen(c syscall.Conn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("widen a socket: %w", err)
+	}
+	var set error
+	err = raw.Control(func(fd uintptr) {
+		set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer)
+	})
+	if err = errors.Join(err, set); err != nil {
+		return fmt.Errorf("widen a socket: %w", err)
+	}
+	return nil
+}
+
 // send does not wait: a frame for which there is no room is an error.
 func (s *socket) send(frame []byte) error {
 	var sent error
