@@ -38,6 +38,7 @@ bgp:
 // A Service whose sessions an FRR beside each announcer has, run as
 // manifests/bgp-frr does. The tables of the router's own FRR judge.
 func TestServiceByFRR(t *testing.T) {
+	atRest(t)
 	router := newFRR(t)
 	startSidecars(t)
 	givePassword(t)
