@@ -36,6 +36,7 @@ func TestRouterLeavesADeadNodeByBFD(t *testing.T) {
 	s, _ := node.speaker()
 	external, _ := peers()
 	external.HoldTime, external.KeepaliveTime = 180*time.Second, 60*time.Second
+	external.BFD.ReceiveInterval, external.BFD.TransmitInterval = 600*time.Millisecond, 600*time.Millisecond
 	s.Set([]plan.Peering{{Peer: external, Routes: routes("203.0.113.1/32"), Pause: time.Second}})
 	node.eventually(func() error {
 		if x := session(s, "tor"); x.State != bgp.Established || x.BFD != "up" {

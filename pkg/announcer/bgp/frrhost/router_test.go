@@ -51,7 +51,7 @@ func peers() (external, internal config.Peer) {
 	external.Name, external.Address, external.ASN = "tor", netip.MustParseAddr("192.0.2.1"), 64501
 	external.PasswordSecret = "tor"
 	external.BFD = &config.BFDProfile{
-		Name: "fast", ReceiveInterval: 600 * time.Millisecond, TransmitInterval: 600 * time.Millisecond, DetectMultiplier: 3,
+		Name: "fast", ReceiveInterval: 2 * time.Second, TransmitInterval: 2 * time.Second, DetectMultiplier: 3,
 		EchoInterval: 50 * time.Millisecond, MinimumTTL: 254,
 	}
 	internal.Name, internal.Address, internal.ASN = "bird", netip.MustParseAddr("2001:db8:2::1"), 64500
