@@ -101,9 +101,7 @@ func TestNodesAloneGetADocument(t *testing.T) {
 		return m.Data[config.ConfigMapKey]
 	}
 	eventually(t, "the document is accepted", func() bool { return accepted() == fakeapi.LAN })
-	if err := keeper.HealthChecker().Check(nil); err != nil {
-		t.Errorf("not healthy: %v", err)
-	}
+	eventually(t, "it is in force", func() bool { return keeper.HealthChecker().Check(nil) == nil })
 
 	wanted.Data[config.ConfigMapKey] = fakeapi.LAN + "services: {handleUnclassed: false, loadBalancerClass: example.org/ours}\n"
 	if _, err := stored.Update(ctx, wanted, metav1.UpdateOptions{}); err != nil {
