@@ -27,12 +27,8 @@ type bfdProfile struct {
 // metallbProfile reads a BFD profile of MetalLB. Its keys are those of the
 // custom resource, in the spelling of the source.
 func (im *importer) metallbProfile(o *object, name string, spelled func(string) string) {
-	taken := map[string]bool{}
-	for _, other := range im.profiles {
-		taken[other.Name] = true
-	}
 	b := bfdProfile{
-		Name: unique(name, taken), old: name, echo: o.at(spelled("echoMode")),
+		Name: im.profileName(name), old: name, echo: o.at(spelled("echoMode")),
 		ReceiveInterval: o.milliseconds(spelled("receiveInterval")), TransmitInterval: o.milliseconds(spelled("transmitInterval")),
 		DetectMultiplier: o.number(spelled("detectMultiplier"), 255),
 		EchoMode:         o.boolean(spelled("echoMode"), false), EchoInterval: o.milliseconds(spelled("echoInterval")),
@@ -42,6 +38,15 @@ func (im *importer) metallbProfile(o *object, name string, spelled func(string) 
 		o.note("", "the BFD profile %q is called %q now", b.old, b.Name)
 	}
 	im.profiles = append(im.profiles, b)
+}
+
+// profileName makes a name that no profile has yet.
+func (im *importer) profileName(name string) string {
+	taken := map[string]bool{}
+	for _, other := range im.profiles {
+		taken[other.Name] = true
+	}
+	return unique(name, taken)
 }
 
 var capital = regexp.MustCompile(`[A-Z]`)
@@ -111,11 +116,7 @@ func (im *importer) muteEcho(b *bfdProfile, peers []*peer, shared bool) {
 		return
 	}
 	twin := *b
-	taken := map[string]bool{}
-	for _, other := range im.profiles {
-		taken[other.Name] = true
-	}
-	twin.Name, twin.EchoMode, twin.EchoInterval = unique(b.Name+"-no-echo", taken), false, ""
+	twin.Name, twin.EchoMode, twin.EchoInterval = im.profileName(b.Name+"-no-echo"), false, ""
 	for _, p := range peers {
 		p.BFDProfile = twin.Name
 	}
