@@ -168,7 +168,7 @@ func (p *peer) run() {
 		if !p.since.IsZero() && time.Since(p.since) >= steady {
 			pause = firstPause
 		}
-		p.wait(time.After(jitter(pause)))
+		p.wait(time.After(Jitter(pause)))
 		pause = min(2*pause, max(w.Peer.ConnectTime, firstPause))
 	}
 }
@@ -195,9 +195,10 @@ func (p *peer) wait(over <-chan time.Time) {
 	}
 }
 
-// jitter takes up to a quarter off, so that the nodes of a cluster do not all
-// connect, or give signs of life, at once (RFC 4271, section 10).
-func jitter(d time.Duration) time.Duration {
+// Jitter takes up to a quarter off a time that is not negative, so that the nodes
+// of a cluster do not all connect, ask, or give signs of life, at once (RFC 4271,
+// section 10).
+func Jitter(d time.Duration) time.Duration {
 	return d - time.Duration(rand.Int64N(int64(d)/4+1))
 }
 

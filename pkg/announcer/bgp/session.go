@@ -110,7 +110,7 @@ func (s *session) serve() error {
 	go s.read()
 	var keepalive <-chan time.Time
 	if s.t.hold > 0 {
-		keepalive = time.After(jitter(s.t.keepalive))
+		keepalive = time.After(Jitter(s.t.keepalive))
 	}
 	for first := true; ; first = false {
 		switch err := s.step(first); {
@@ -125,7 +125,7 @@ func (s *session) serve() error {
 			if err := s.keepalive(); err != nil {
 				return s.cause(err)
 			}
-			keepalive = time.After(jitter(s.t.keepalive))
+			keepalive = time.After(Jitter(s.t.keepalive))
 		case <-s.refresh:
 			s.again = true
 		case <-s.leaving:

@@ -3,10 +3,10 @@ package frrcluster
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/frrk8s"
 )
 
@@ -33,7 +33,7 @@ func (a *attempts) note(now time.Time, asked func() string, err error) {
 	if this := asked(); this != a.asked {
 		a.failures, a.asked = 0, this
 	}
-	a.pause = jitter(min(firstPause<<min(a.failures, 6), longestPause))
+	a.pause = bgp.Jitter(min(firstPause<<min(a.failures, 6), longestPause))
 	a.failures++
 	a.last = now
 }
@@ -52,10 +52,6 @@ func (a *attempts) next(asked func() string) time.Time {
 
 // held tells whether it is too early for another attempt.
 func (a *attempts) held(now time.Time, asked func() string) bool { return now.Before(a.next(asked)) }
-
-// jitter takes up to a quarter off, so that the nodes of a cluster do not all
-// ask at once.
-func jitter(d time.Duration) time.Duration { return d - time.Duration(rand.Int64N(int64(d)/4+1)) }
 
 // asked is what a pass asks for, and whether frr-k8s can be asked: a text to
 // compare.

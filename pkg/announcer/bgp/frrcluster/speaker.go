@@ -338,7 +338,7 @@ func (s *Speaker) nothingThere(err error, now time.Time) error {
 	case errors.Is(err, ErrAbsent):
 		s.looked = true
 	case errors.Is(err, ErrForbidden):
-		s.relook = now.Add(jitter(forbiddenPause))
+		s.relook = now.Add(bgp.Jitter(forbiddenPause))
 	default:
 		return fmt.Errorf("look for an FRRConfiguration of an announcer before: %w", err)
 	}
