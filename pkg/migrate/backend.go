@@ -11,59 +11,83 @@ import (
 // groupFRRK8s is the API group of frr-k8s.
 const groupFRRK8s = "frrk8s.metallb.io"
 
-// metallbSpeaker finds out which FRR speaks BGP for MetalLB, as far as the
-// sources show it: by values of its chart, by what it has written for frr-k8s, or
-// by the environment of its speakers, which is what counts most. Whoever else
-// uses frr-k8s counts too: a node has room for one FRR.
-func (im *importer) metallbSpeaker() {
-	for _, o := range im.objects {
-		if o.kind == "" && o.group == "" {
-			im.speaker = cmp.Or(im.speaker, helmSpeaker(im.object(o.source, o.path, o.node)))
-		}
-	}
+// mode is what speaks BGP for MetalLB, in MetalLB's words. Empty: it does not show.
+type mode string
+
+const (
+	modeNative mode = "native"
+	modeFRR    mode = "frr"
+	modeFRRK8s mode = "frr-k8s"
+)
+
+// metallbMode finds out what speaks BGP for MetalLB: the environment of its
+// speakers says so. Without these it is told from what MetalLB has written for
+// frr-k8s, and from values of its chart. That somebody else uses frr-k8s says
+// nothing of MetalLB, but it counts when a backend is chosen: a node has room
+// for one FRR.
+func (im *importer) metallbMode() {
+	var written, valued, running mode
 	for _, o := range im.of(groupFRRK8s, "FRRConfiguration", "FRRK8sConfiguration") {
-		im.speaker = config.FRRK8s
+		im.frrK8s = true
 		if strings.HasPrefix(o.name, "metallb-") {
+			written = modeFRRK8s
 			im.note(Remark{Source: o.source, Path: "FRRConfiguration " + o.namespace + "/metallb-*",
 				Message: "MetalLB has written these for its nodes, and leaves them behind: delete them when its speakers have ended, or frr-k8s goes on with its sessions and routes"})
 			continue
 		}
 		o.note("", "belongs to frr-k8s, which goes on obeying it: nothing of it is carried over")
 	}
-	for _, o := range im.of("apps", "DaemonSet") {
-		if kind, _ := o.bgpType(); kind == config.FRR || kind == config.FRRK8s {
-			im.speaker = kind
+	for _, o := range im.objects {
+		if o.kind == "" && o.group == "" {
+			valued = cmp.Or(valued, helmMode(im.object(o.source, o.path, o.node)))
 		}
+		if m, speakers := o.bgpType(); speakers {
+			running = cmp.Or(running, m)
+		}
+	}
+	im.mode = cmp.Or(running, written, valued)
+	switch {
+	case im.mode == modeFRRK8s:
+		im.frrK8s = true
+	case running == modeFRR:
+		im.frrK8s = false // there is no room for it: what it would obey is left from other times
 	}
 }
 
 // bgpType returns what speaks BGP in the pods of a DaemonSet, and whether they
-// are MetalLB's speakers. MetalLB's names for it are ours.
-func (o *object) bgpType() (kind config.Backend, speakers bool) {
+// are MetalLB's speakers. These speak for themselves if they are told nothing.
+func (o *object) bgpType() (is mode, speakers bool) {
 	if o.group != "apps" || o.kind != "DaemonSet" {
 		return "", false
 	}
+	is = modeNative
 	for _, c := range o.object("spec").object("template").object("spec").items("containers") {
 		for _, e := range c.items("env") {
 			switch e.text("name") {
 			case "METALLB_NODE_NAME":
 				speakers = true
 			case "METALLB_BGP_TYPE":
-				kind = config.Backend(e.text("value"))
+				is = mode(e.text("value"))
 			}
 		}
 	}
-	return kind, speakers
+	if !slices.Contains([]mode{modeNative, modeFRR, modeFRRK8s}, is) {
+		is = ""
+	}
+	return is, speakers
 }
 
-// helmSpeaker reads from values of MetalLB's chart which FRR speaks BGP for it.
-func helmSpeaker(values *object) config.Backend {
-	k8s := values.object("frrk8s")
+// helmMode reads from values of MetalLB's chart what speaks BGP for it. What
+// they leave out is a matter of the chart's version.
+func helmMode(values *object) mode {
+	k8s, own := values.object("frrk8s"), values.object("speaker").object("frr")
 	switch {
 	case k8s.boolean("enabled", false), k8s.boolean("external", false):
-		return config.FRRK8s
-	case values.object("speaker").object("frr").boolean("enabled", false):
-		return config.FRR
+		return modeFRRK8s
+	case own.boolean("enabled", false):
+		return modeFRR
+	case k8s.has("enabled") && own.has("enabled"):
+		return modeNative
 	}
 	return ""
 }
@@ -92,7 +116,7 @@ func (im *importer) needs() []string {
 func (im *importer) chooseBackend() {
 	needs := im.needs()
 	switch {
-	case len(needs) > 0 && im.speaker == config.FRRK8s:
+	case len(needs) > 0 && im.frrK8s:
 		im.backend = config.FRRK8s
 	case len(needs) > 0:
 		im.backend = config.FRR
@@ -111,14 +135,16 @@ func (im *importer) whyBackend(needs string) string {
 	case im.backend == config.FRRK8s:
 		return "frr-k8s, for " + needs + ": the announcer's own BGP cannot do that, and the cluster runs frr-k8s. It takes manifests/bgp-frr-k8s in the place of manifests/base (chart: bgp.frrK8s.enabled); " +
 			"and frr-k8s has to stay: if it came with MetalLB's chart it goes with that, so install it by itself then"
-	case im.backend == config.FRR && im.speaker == config.FRR:
+	case im.backend == config.FRR && im.mode == modeNative:
+		return "frr, for " + needs + ": neither the announcer's own BGP nor MetalLB's, with which its speakers run, can do that. Take it out of the document to do without, as now." + own
+	case im.backend == config.FRR && im.mode == modeFRR:
 		return "frr, for " + needs + ": the announcer's own BGP cannot do that, and MetalLB runs an FRR beside its speakers too." + own
 	case im.backend == config.FRR:
 		return "frr, for " + needs + ": the announcer's own BGP cannot do that. The sources do not show which FRR MetalLB uses (METALLB_BGP_TYPE of its speakers): " +
 			"if it is frr-k8s, or the cluster runs that for somebody else, write frr-k8s." + own
-	case im.speaker == config.FRRK8s && len(im.peers) > 0:
+	case im.frrK8s && len(im.peers) > 0:
 		return "the default, the announcer's own BGP, which can do all that is asked for. A router has one session with a node: where frr-k8s keeps one with the same router for somebody else, write frr-k8s"
-	case im.speaker == config.FRR && len(im.peers) > 0:
+	case im.mode == modeFRR && len(im.peers) > 0:
 		return "the default, the announcer's own BGP, which can do all that is asked for: no FRR is needed any more"
 	}
 	return ""

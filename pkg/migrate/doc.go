@@ -152,7 +152,8 @@ type importer struct {
 	communities map[string]string // what names for them stand for
 	class       string
 
-	speaker config.Backend // what speaks BGP in the source: FRR or FRRK8s; empty: it does not show
+	mode    mode           // what speaks BGP for MetalLB
+	frrK8s  bool           // the cluster runs frr-k8s, for MetalLB or for somebody else
 	backend config.Backend // of the document; empty: the default one
 
 	losses, notes, faults []Remark

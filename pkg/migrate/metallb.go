@@ -22,7 +22,7 @@ const farRestart = "120s"
 
 // metallb carries over MetalLB, in all the forms that it has had.
 func (im *importer) metallb() {
-	im.metallbSpeaker()
+	im.metallbMode()
 	im.metallbCommunities()
 	im.metallbPools()
 	for _, o := range im.of("metallb.io", "BFDProfile") {
@@ -160,9 +160,17 @@ func (im *importer) metallbPeers() {
 
 // metallbIdentity reads as what a router sees us, apart from myASN.
 func (im *importer) metallbIdentity(spec *object, p *peer) {
-	if im.speaker == config.FRRK8s {
-		spec.drop("MetalLB up to 0.16 does not use it in frr-k8s mode, so it is left out: add it to the peer if its router does expect it", "localASN", "sourceAddress")
+	const ignored = "MetalLB up to 0.16 does not use it in frr-k8s mode"
+	if im.mode == modeFRRK8s {
+		spec.drop(ignored+", so it is left out: add it to the peer if its router does expect it", "localASN", "sourceAddress")
 		return
+	}
+	if im.mode == "" {
+		for _, key := range []string{"localASN", "sourceAddress"} {
+			if spec.has(key) {
+				spec.note(key, "kept; but "+ignored+", and the sources do not show the mode (METALLB_BGP_TYPE of its speakers): if it is that one, remove it from the peer")
+			}
+		}
 	}
 	if presented := spec.asn("localASN"); presented != 0 {
 		p.LocalASN = presented

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // metallbConfigMap reads MetalLB's configuration up to 0.12. It is taken from
@@ -89,7 +87,7 @@ func (im *importer) helmValues(o *object) {
 		im.adverts = append(im.adverts, advertisement{Name: "layer2", Pools: []string{"default"}, product: productMetalLB, Layer2: &layer2{}})
 	}
 	im.class = o.text("loadBalancerClass")
-	o.skip("frrk8s") // metallbSpeaker has read it
+	o.skip("frrk8s") // metallbMode has read it
 	for _, key := range o.keys() {
 		if !o.asked[key] {
 			o.skip(key)
@@ -108,7 +106,7 @@ func (im *importer) metallbOld(o *object) {
 		im.alias(o, name, aliases.text(name))
 	}
 	for _, profile := range o.items("bfd-profiles") {
-		im.speaker = cmp.Or(im.speaker, config.FRR) // it took FRR, and there was no frr-k8s yet
+		im.mode = cmp.Or(im.mode, modeFRR) // it took FRR, and there was no frr-k8s yet
 		im.metallbProfile(profile, profile.text("name"), dashed)
 		profile.done()
 	}
