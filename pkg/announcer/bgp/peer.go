@@ -65,13 +65,6 @@ func newPeer(o Options, w plan.Peering) *peer {
 	return p
 }
 
-// equalPeers compares all that a session depends on and that can be compared.
-func equalPeers(a, b config.Peer) bool {
-	return a.Address == b.Address && a.Port == b.Port && a.ASN == b.ASN && a.Kind == b.Kind && a.LocalASN == b.LocalASN &&
-		a.RouterID == b.RouterID && a.SourceAddress == b.SourceAddress && a.HoldTime == b.HoldTime && a.KeepaliveTime == b.KeepaliveTime &&
-		a.Multihop == b.Multihop && a.TTLSecurity == b.TTLSecurity && a.PasswordSecret == b.PasswordSecret && a.GracefulRestart == b.GracefulRestart
-}
-
 func (p *peer) router() netip.Addr { return p.config.Address }
 
 // set changes what is wanted. It does not block.

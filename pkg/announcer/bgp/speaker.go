@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/roster"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // Options is what a Speaker is made of. All fields are required.
@@ -70,7 +70,7 @@ func (s *Speaker) Set(want []plan.Peering) {
 		switch p := s.peers[name]; {
 		case p == nil:
 			s.peers[name] = s.start(w)
-		case SameSession(p.config, w.Peer):
+		case roster.SameSession(p.config, w.Peer):
 			p.set(w)
 		default:
 			s.retire(p)
@@ -177,11 +177,4 @@ func (s *Speaker) Sessions() []Session {
 	}
 	slices.SortFunc(out, func(a, b Session) int { return strings.Compare(a.Peer, b.Peer) })
 	return out
-}
-
-// SameSession tells whether the session with a peer goes on if the peer becomes
-// another one: whether they differ in nothing that is agreed on, or settled,
-// when a session comes up.
-func SameSession(a, b config.Peer) bool {
-	return slices.Equal(a.Families, b.Families) && equalPeers(a, b)
 }

@@ -2,8 +2,6 @@ package bgp
 
 import (
 	"net/netip"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
@@ -76,13 +74,3 @@ func NewSession(p plan.Peering) Session {
 // WaitsForOthers is why a session has not begun that FRR cannot have beside one
 // that takes leave.
 const WaitsForOthers = "begins when those have left that have another AS number or router ID of ours"
-
-// Listed sorts sessions by the peer's name. Of several with one name the first
-// remains.
-func Listed(all []Session) []Session {
-	slices.SortStableFunc(all, func(a, b Session) int { return strings.Compare(a.Peer, b.Peer) })
-	return slices.CompactFunc(all, func(a, b Session) bool { return a.Peer == b.Peer })
-}
-
-// RouterKey is what FRR tells routers apart by, whatever the peers are called.
-func RouterKey(p config.Peer) string { return p.VRF + "|" + p.Router() }

@@ -56,7 +56,7 @@ func (a *attempts) held(now time.Time, asked func() string) bool { return now.Be
 // asked is what a pass asks for, and whether frr-k8s can be asked: a text to
 // compare.
 func (s *Speaker) asked() string {
-	text, err := json.Marshal(frrk8s.Render(frrk8s.Input{Node: s.self, Namespace: s.o.Namespace, Peerings: s.roster.lineup()}))
+	text, err := json.Marshal(frrk8s.Render(frrk8s.Input{Node: s.self, Namespace: s.o.Namespace, Peerings: s.lineup()}))
 	return fmt.Sprintf("%s %v %v", text, err, s.configurations.state().err)
 }
 

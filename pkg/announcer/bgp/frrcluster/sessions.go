@@ -12,6 +12,7 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/frrk8s"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/roster"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
@@ -141,42 +142,37 @@ func (s *Speaker) show(now time.Time, last outcome) {
 	}
 	heard := s.hear()
 	var out []bgp.Session
-	for _, m := range s.roster.members {
+	for _, m := range s.roster.Members() {
 		x := s.session(m, heard)
 		switch err := last.why[m.Peer.Name]; {
-		case x.State == bgp.Left || m.waits:
+		case x.State == bgp.Left || m.Step == roster.Waits:
 		case err != nil:
 			x.State, x.Why = bgp.Idle, err.Error()
 		case last.err != nil:
 			x.Why = last.err.Error()
 		}
 		old, known := before[x.Peer]
-		if x.Since = now; known && old.State == x.State {
-			x.Since = old.Since
-		}
 		if up(x.State) && !(known && up(old.State)) {
-			s.times[bgp.RouterKey(m.Peer)]++
+			s.times[roster.Key(m.Peer)]++
 		}
-		x.Times = s.times[bgp.RouterKey(m.Peer)]
+		x.Times = s.times[roster.Key(m.Peer)]
 		out = append(out, x)
 	}
-	s.mu.Lock()
-	s.sessions = bgp.Listed(out)
-	s.mu.Unlock()
+	s.keeper.Show(now, out)
 }
 
 func up(s bgp.State) bool { return s == bgp.Established || s == bgp.Leaving }
 
 // session is one session as frr-k8s has last told it.
-func (s *Speaker) session(m *member, heard told) bgp.Session {
+func (s *Speaker) session(m roster.Member, heard told) bgp.Session {
 	p := m.Peer
 	x := bgp.NewSession(m.Peering)
 	x.RouterID, x.Uncounted = p.RouterID, true
-	if m.over {
+	switch m.Step {
+	case roster.Left:
 		x.State, x.Why = bgp.Left, string(m.Leaving)
 		return x
-	}
-	if m.waits {
+	case roster.Waits:
 		x.Why = bgp.WaitsForOthers
 		return x
 	}
@@ -192,7 +188,7 @@ func (s *Speaker) session(m *member, heard told) bgp.Session {
 		return x
 	}
 	x.ASN, x.Families, x.Restarting = p.ASN, p.Families, p.GracefulRestart > 0
-	if !m.begun.IsZero() {
+	if m.Leaves() {
 		x.State = bgp.Leaving
 	}
 	x.Advertised = slices.DeleteFunc(slices.Clone(m.Routes), func(r plan.Route) bool {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/frrk8s"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/keeper"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/roster"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 )
 
@@ -47,26 +49,16 @@ type Options struct {
 // any goroutine.
 type Speaker struct {
 	o      Options
-	ctx    context.Context
-	cancel context.CancelFunc
-	done   chan struct{}
-	kick   chan struct{} // capacity 1
+	keeper *keeper.Keeper
 
 	configurations, states, node *follower
-
-	mu       sync.Mutex
-	started  bool
-	want     []plan.Peering
-	ending   bool
-	deadline time.Time // of the end; zero: there is none
-	sessions []bgp.Session
 
 	// What follows is the goroutine's own.
 	following sync.WaitGroup
 	stop      context.CancelFunc // of the followers; nil: they do not run
 	looked    bool               // whether an announcer before has left an object
 	relook    time.Time          // when to look for that again; zero: not before it is asked for
-	roster    roster
+	roster    roster.Roster
 	self      frrk8s.Node // empty: to be read
 	passwords map[string]checked
 	judged    judged
@@ -81,12 +73,9 @@ type Speaker struct {
 
 // New returns a Speaker without sessions.
 func New(o Options) *Speaker {
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &Speaker{
-		o: o, ctx: ctx, cancel: cancel, done: make(chan struct{}), kick: make(chan struct{}, 1),
-		passwords: map[string]checked{}, times: map[string]uint64{},
-	}
-	follow := func(what Selection) *follower { return &follower{what: what, kick: s.wake} }
+	s := &Speaker{o: o, roster: roster.New(rules), passwords: map[string]checked{}, times: map[string]uint64{}}
+	s.keeper = keeper.New(s.run)
+	follow := func(what Selection) *follower { return &follower{what: what, kick: s.keeper.Wake} }
 	s.configurations = follow(Selection{Resource: configurations, Namespace: o.Namespace, Fields: "metadata.name=" + frrk8s.Name(o.Node)})
 	s.states = follow(Selection{Resource: "bgpsessionstates", Namespace: o.Namespace, Labels: frrk8s.NodeLabel + "=" + o.Node})
 	s.node = follow(Selection{Resource: "frrnodestates", Fields: "metadata.name=" + o.Node})
@@ -97,26 +86,7 @@ func New(o Options) *Speaker {
 // and each is told its routes and nothing else. It only takes note. Set(nil)
 // takes leave of all, also of those that an announcer before has left. It is
 // idempotent, and has no effect after Leave.
-func (s *Speaker) Set(want []plan.Peering) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ending {
-		return
-	}
-	s.want = want
-	if !s.started {
-		s.started = true
-		go s.run()
-	}
-	s.wake()
-}
-
-func (s *Speaker) wake() {
-	select {
-	case s.kick <- struct{}{}:
-	default:
-	}
-}
+func (s *Speaker) Set(want []plan.Peering) { s.keeper.Set(want) }
 
 // shortly is what is kept of the time to leave, to write what has to be.
 const shortly = 3 * time.Second
@@ -125,71 +95,53 @@ const shortly = 3 * time.Second
 // ctx. Those whose routers keep the routes of an announcer that restarts stay,
 // for FRR goes on with them. All others are asked to avoid the routes, and after
 // a pause they lose them.
-func (s *Speaker) Leave(ctx context.Context) {
-	s.mu.Lock()
-	s.ending = true
-	if end, ok := ctx.Deadline(); ok {
-		s.deadline = end.Add(-shortly)
-	}
-	started := s.started
-	s.mu.Unlock()
-	if !started {
-		return
-	}
-	s.wake()
-	select {
-	case <-s.done:
-	case <-ctx.Done():
-	}
-}
+func (s *Speaker) Leave(ctx context.Context) { s.keeper.Leave(ctx) }
 
 // Close ends the speaker at once, as the death of the process would: FRR goes
 // on with what it has.
-func (s *Speaker) Close() {
-	s.mu.Lock()
-	s.ending = true
-	started := s.started
-	s.mu.Unlock()
-	s.cancel()
-	if started {
-		<-s.done
-	}
-}
+func (s *Speaker) Close() { s.keeper.Close() }
 
 // Sessions returns the state of all sessions as frr-k8s has last told it, sorted
 // by the peer's name.
-func (s *Speaker) Sessions() []bgp.Session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.sessions)
-}
+func (s *Speaker) Sessions() []bgp.Session { return s.keeper.Sessions() }
 
 // run keeps the FRRConfiguration as it should be until the speaker has left.
-func (s *Speaker) run() {
-	defer close(s.done)
+func (s *Speaker) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer s.following.Wait()
-	defer s.cancel()
-	for s.ctx.Err() == nil {
-		s.mu.Lock()
-		want, ending, deadline := s.want, s.ending, s.deadline
-		s.mu.Unlock()
+	defer cancel()
+	for ctx.Err() == nil {
+		wish := s.keeper.Wish()
+		var deadline time.Time
+		if !wish.Deadline.IsZero() {
+			deadline = wish.Deadline.Add(-shortly)
+		}
 		now := time.Now()
-		s.roster.update(want, ending, now)
-		late := ending && !deadline.IsZero() && !now.Before(deadline)
+		s.roster.Update(wish.Peerings, wish.Ending, now)
+		late := !deadline.IsZero() && !now.Before(deadline)
 		if late {
-			s.roster.hurry()
+			s.roster.Hurry()
 		}
 		if late || !s.attempts.held(now, s.asked) {
-			s.outcome.why, s.outcome.err = s.pass(now)
+			s.outcome.why, s.outcome.err = s.pass(ctx, now)
 			s.attempts.note(now, s.asked, s.outcome.err)
 			s.tell(s.outcome.err)
 		}
 		s.show(now, s.outcome)
-		if ending && !s.roster.leaving() && (s.outcome.err == nil || late) {
+		if wish.Ending && !s.roster.Leaving() && (s.outcome.err == nil || late) {
 			return
 		}
-		s.wait(s.pause(now, deadline))
+		s.keeper.Wait(s.pause(now, deadline))
 	}
+}
+
+// lineup returns the peerings that FRR is to have.
+func (s *Speaker) lineup() []plan.Peering {
+	var out []plan.Peering
+	for _, m := range s.roster.Lineup() {
+		out = append(out, m.Peering)
+	}
+	return out
 }
 
 // outcome is what the last pass has led to.
@@ -198,29 +150,16 @@ type outcome struct {
 	err error
 }
 
-// wait returns after a time, zero for no limit, or when something has changed.
-func (s *Speaker) wait(pause time.Duration) {
-	var over <-chan time.Time
-	if pause > 0 {
-		over = time.After(pause)
-	}
-	select {
-	case <-s.ctx.Done():
-	case <-s.kick:
-	case <-over:
-	}
-}
-
 // pause returns how long nothing has to be done; zero: for good. After a pass
 // that went wrong only leaves and the end do not wait for the next attempt.
 func (s *Speaker) pause(now, deadline time.Time) time.Duration {
-	next := s.roster.ends()
+	next := []time.Time{deadline, s.roster.Next(now)}
 	if s.outcome.err == nil {
-		next = append(append(next, s.relooks()...), s.roster.returns()...)
+		next = append(next, s.relooks()...)
 	} else {
 		next = append(next, s.attempts.next(s.asked))
 	}
-	next = slices.DeleteFunc(append(next, deadline), time.Time.IsZero)
+	next = slices.DeleteFunc(next, time.Time.IsZero)
 	if len(next) == 0 {
 		return 0
 	}
@@ -234,7 +173,7 @@ func (s *Speaker) relooks() []time.Time {
 	if !s.looked {
 		out = append(out, s.relook)
 	}
-	for _, p := range s.roster.lineup() {
+	for _, p := range s.lineup() {
 		if c, known := s.passwords[p.Peer.PasswordSecret]; known {
 			out = append(out, c.again)
 		}
@@ -250,26 +189,26 @@ const requestWithin = 10 * time.Second
 
 // pass brings the FRRConfiguration up to date. It returns why single peers are
 // left out, by name.
-func (s *Speaker) pass(now time.Time) (why map[string]error, err error) {
-	ctx, cancel := context.WithTimeout(s.ctx, requestWithin)
+func (s *Speaker) pass(life context.Context, now time.Time) (why map[string]error, err error) {
+	ctx, cancel := context.WithTimeout(life, requestWithin)
 	defer cancel()
-	lineup := s.roster.lineup()
+	lineup := s.lineup()
 	idle := len(lineup) == 0
 	if idle && s.stop == nil {
 		if err := s.sweep(ctx, now); err != nil {
 			return nil, err
 		}
-		s.roster.written(now)
+		s.roster.Applied(now)
 		return nil, nil
 	}
-	if err := s.begin(ctx); err != nil {
+	if err := s.begin(ctx, life); err != nil {
 		return nil, err
 	}
 	there := s.configurations.state()
 	lineup, why = s.readable(ctx, lineup, there.items[frrk8s.Name(s.o.Node)], now)
 	switch {
 	case errors.Is(there.err, ErrAbsent) && idle:
-		s.roster.written(now)
+		s.roster.Applied(now)
 		s.rest()
 		return why, nil
 	case errors.Is(there.err, ErrAbsent):
@@ -282,7 +221,7 @@ func (s *Speaker) pass(now time.Time) (why map[string]error, err error) {
 	if err := s.write(ctx, now, lineup, there); err != nil {
 		return why, err
 	}
-	s.roster.written(now)
+	s.roster.Applied(now)
 	if idle {
 		s.rest()
 	}
@@ -345,8 +284,8 @@ func (s *Speaker) nothingThere(err error, now time.Time) error {
 	return nil
 }
 
-// begin starts to follow if there is an frr-k8s.
-func (s *Speaker) begin(ctx context.Context) error {
+// begin starts to follow, for life, if there is an frr-k8s.
+func (s *Speaker) begin(ctx, life context.Context) error {
 	if s.stop != nil {
 		return nil
 	}
@@ -356,9 +295,9 @@ func (s *Speaker) begin(ctx context.Context) error {
 		return fmt.Errorf("look for frr-k8s: %w", err)
 	}
 	s.looked = true
-	ctx, s.stop = context.WithCancel(s.ctx)
+	life, s.stop = context.WithCancel(life)
 	for _, f := range s.followers() {
-		s.following.Go(func() { f.run(ctx, s.o.API) })
+		s.following.Go(func() { f.run(life, s.o.API) })
 	}
 	return nil
 }

@@ -7,11 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/frr"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/keeper"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/roster"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
@@ -32,20 +34,11 @@ type Options struct {
 // from any goroutine.
 type Speaker struct {
 	o      Options
-	ctx    context.Context
-	cancel context.CancelFunc
-	done   chan struct{}
-	kick   chan struct{} // capacity 1
-
-	mu       sync.Mutex
-	started  bool
-	want     []plan.Peering
-	ending   bool
-	sessions []bgp.Session
-	writes   uint64
+	keeper *keeper.Keeper
+	writes atomic.Uint64
 
 	// What follows is the goroutine's own.
-	roster    roster
+	roster    roster.Roster
 	known     bool              // what the file has had before the first write
 	before    map[router]string // the passwords in that
 	written   string            // what the file has
@@ -60,9 +53,9 @@ type Speaker struct {
 
 // New returns a Speaker without sessions.
 func New(o Options) *Speaker {
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &Speaker{o: o, ctx: ctx, cancel: cancel, done: make(chan struct{}), kick: make(chan struct{}, 1)}
-	s.passwords = passwords{read: o.Password, news: s.wake, known: map[string]*secret{}}
+	s := &Speaker{o: o, roster: roster.New(rules)}
+	s.keeper = keeper.New(s.run)
+	s.passwords = passwords{read: o.Password, news: s.keeper.Wake, known: map[string]*secret{}}
 	return s
 }
 
@@ -80,20 +73,10 @@ const (
 // leave of all, also of those that an announcer before has left in the file.
 // It is idempotent, and has no effect after Leave.
 func (s *Speaker) Set(want []plan.Peering) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ending {
-		return
+	if len(want) == 0 && !s.keeper.Started() && !s.inherited() {
+		return // this node's FRR is nobody of ours
 	}
-	if !s.started {
-		if len(want) == 0 && !s.inherited() {
-			return // this node's FRR is nobody of ours
-		}
-		s.started = true
-		go s.run()
-	}
-	s.want = want
-	s.wake()
+	s.keeper.Set(want)
 }
 
 // inherited tells whether an announcer before this one has left sessions.
@@ -102,87 +85,43 @@ func (s *Speaker) inherited() bool {
 	return err == nil && frr.Ours(text) && text != frr.Empty
 }
 
-func (s *Speaker) wake() {
-	select {
-	case s.kick <- struct{}{}:
-	default:
-	}
-}
-
 // Leave ends all sessions and returns when FRR has closed them, or with ctx.
 // What routers keep while an announcer restarts stays in FRR, which goes on
 // with it. All others are asked to avoid the routes, and after a pause they
 // lose them.
-func (s *Speaker) Leave(ctx context.Context) {
-	s.mu.Lock()
-	s.ending = true
-	started := s.started
-	s.mu.Unlock()
-	if !started {
-		return
-	}
-	s.wake()
-	select {
-	case <-s.done:
-	case <-ctx.Done():
-	}
-}
+func (s *Speaker) Leave(ctx context.Context) { s.keeper.Leave(ctx) }
 
 // Close ends the speaker at once, as the death of the process would: FRR goes
 // on with what it has.
-func (s *Speaker) Close() {
-	s.mu.Lock()
-	s.ending = true
-	started := s.started
-	s.mu.Unlock()
-	s.cancel()
-	if started {
-		<-s.done
-	}
-}
+func (s *Speaker) Close() { s.keeper.Close() }
 
 // Sessions returns the state of all sessions as FRR has last told it, sorted
 // by the peer's name.
-func (s *Speaker) Sessions() []bgp.Session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.sessions)
-}
+func (s *Speaker) Sessions() []bgp.Session { return s.keeper.Sessions() }
 
 // Writes returns how often the configuration has been replaced; each is a
 // reload of FRR.
-func (s *Speaker) Writes() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.writes
-}
+func (s *Speaker) Writes() uint64 { return s.writes.Load() }
 
 // run keeps FRR in agreement until the speaker has left.
-func (s *Speaker) run() {
-	defer close(s.done)
+func (s *Speaker) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer s.passwords.reading.Wait()
-	defer s.cancel()
-	for s.ctx.Err() == nil {
-		s.mu.Lock()
-		want, ending := s.want, s.ending
-		s.mu.Unlock()
-		err := s.pass(want, ending)
-		s.tell(err)
-		if ending && !s.roster.leaving() {
+	defer cancel()
+	for ctx.Err() == nil {
+		wish := s.keeper.Wish()
+		s.tell(s.pass(ctx, wish))
+		if wish.Ending && !s.roster.Leaving() {
 			return // what is left is to be forgotten, which FRR does by itself
 		}
-		select {
-		case <-s.ctx.Done():
-		case <-s.kick:
-		case <-time.After(s.pause(time.Now())):
-		}
+		s.keeper.Wait(s.pause(time.Now()))
 	}
 }
 
 // pause is how long to wait for the next pass. What cannot be written, and who
 // does not answer, is not worth many looks.
 func (s *Speaker) pause(now time.Time) time.Duration {
-	if s.current && !s.unanswered(now) && (!s.settled() || s.roster.leaving()) {
+	if s.current && !s.unanswered(now) && (!s.settled() || s.roster.Leaving()) {
 		return glance
 	}
 	return rest
@@ -197,14 +136,14 @@ func (s *Speaker) unanswered(now time.Time) bool {
 }
 
 // pass brings the file, what is known of FRR, and the sessions up to date.
-func (s *Speaker) pass(want []plan.Peering, ending bool) error {
+func (s *Speaker) pass(ctx context.Context, wish keeper.Wish) error {
 	now := time.Now()
 	err := errors.Join(s.recall(now), read(s.o.Dir, resultFile, &s.result), read(s.o.Dir, stateFile, &s.report))
 	if s.current && s.settled() && s.result.Error == "" {
-		s.roster.applied(now)
+		s.roster.Applied(now)
 	}
-	s.roster.update(want, ending, now)
-	lineup, secrets, mute := s.readable(s.roster.lineup(), ending)
+	s.roster.Update(wish.Peerings, wish.Ending, now)
+	lineup, secrets, mute := s.readable(ctx, wish.Ending)
 	err = errors.Join(err, s.write(now, frr.Render(frr.Input{
 		Peerings: lineup, RouterID: bgp.RouterID(s.o.Node, config.Peer{}), Passwords: secrets,
 	})))
@@ -231,12 +170,13 @@ func (s *Speaker) recall(now time.Time) error {
 	return nil
 }
 
-// readable leaves out the peerings whose password is not known: a session is
+// readable returns the sessions that FRR is to have, but those whose password is not known: a session is
 // never brought up without it. It returns the passwords, by Secret, and why
 // they are not known, by peer. At the end no Secret is worth a request.
-func (s *Speaker) readable(all []frr.Peering, ending bool) (out []frr.Peering, secrets map[string]string, mute map[string]error) {
+func (s *Speaker) readable(ctx context.Context, ending bool) (out []frr.Peering, secrets map[string]string, mute map[string]error) {
 	secrets, mute = map[string]string{}, map[string]error{}
-	for _, p := range all {
+	for _, m := range s.roster.Lineup() {
+		p := frr.Peering{Peering: m.Peering, Closed: m.Step == roster.Closing}
 		name := p.Peer.PasswordSecret
 		if name == "" {
 			out = append(out, p)
@@ -244,7 +184,7 @@ func (s *Speaker) readable(all []frr.Peering, ending bool) (out []frr.Peering, s
 		}
 		s.passwords.recall(name, s.before[routerOf(p.Peer)])
 		if !ending {
-			s.passwords.refresh(s.ctx, name)
+			s.passwords.refresh(ctx, name)
 		}
 		value, err := s.passwords.get(name)
 		if err != nil {
@@ -268,9 +208,7 @@ func (s *Speaker) write(now time.Time, text string) error {
 		return err
 	}
 	s.written, s.since, s.current, s.reported = text, now, true, false
-	s.mu.Lock()
-	s.writes++
-	s.mu.Unlock()
+	s.writes.Add(1)
 	return nil
 }
 
@@ -294,7 +232,7 @@ func (s *Speaker) tell(err error) {
 
 func (s *Speaker) names() map[string]bool {
 	out := map[string]bool{}
-	for _, p := range s.roster.lineup() {
+	for _, p := range s.roster.Lineup() {
 		out[p.Peer.Name] = true
 	}
 	return out

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/roster"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
@@ -50,41 +51,31 @@ var words = map[config.Family]string{config.IPv4: "ipv4Unicast", config.IPv6: "i
 
 // show works the sessions out, for people and metrics.
 func (s *Speaker) show(now time.Time, mute map[string]error, trouble error) {
-	before := map[string]bgp.Session{}
-	for _, old := range s.Sessions() {
-		before[old.Peer] = old
-	}
 	var out []bgp.Session
-	for _, m := range s.roster.members {
+	for _, m := range s.roster.Members() {
 		x := s.session(m, now)
 		switch err := mute[m.Peer.Name]; {
-		case m.waits:
+		case m.Step == roster.Waits:
 		case err != nil:
 			x.Why = "the password: " + err.Error()
 		case trouble != nil:
 			x.Why = trouble.Error()
 		}
-		x.Since = now
-		if old, ok := before[x.Peer]; ok && old.State == x.State {
-			x.Since = old.Since
-		}
 		out = append(out, x)
 	}
-	s.mu.Lock()
-	s.sessions = bgp.Listed(out)
-	s.mu.Unlock()
+	s.keeper.Show(now, out)
 }
 
 // session is one session as FRR has last told it.
-func (s *Speaker) session(m *member, now time.Time) bgp.Session {
+func (s *Speaker) session(m roster.Member, now time.Time) bgp.Session {
 	p := m.Peer
 	x := bgp.NewSession(m.Peering)
 	x.RouterID = bgp.RouterID(s.o.Node, p)
-	if m.over {
+	switch m.Step {
+	case roster.Left:
 		x.State, x.Why = bgp.Left, string(m.Leaving)
 		return x
-	}
-	if m.waits {
+	case roster.Waits:
 		x.Why = bgp.WaitsForOthers
 		return x
 	}
@@ -110,9 +101,9 @@ func (s *Speaker) session(m *member, now time.Time) bgp.Session {
 }
 
 // established fills in what is so while a session is up.
-func (s *Speaker) established(x *bgp.Session, m *member, n neighbour) {
+func (s *Speaker) established(x *bgp.Session, m roster.Member, n neighbour) {
 	x.Restarting = m.Peer.GracefulRestart > 0 && n.Capabilities.GracefulRestart == agreed
-	if !m.begun.IsZero() {
+	if m.Leaves() {
 		x.State = bgp.Leaving
 	}
 	sent := 0
