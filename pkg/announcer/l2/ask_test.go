@@ -72,6 +72,45 @@ func TestDoubtfulTakeOverAsksThreeTimesAndClaimsWhenNobodyAnswers(t *testing.T) 
 	}
 }
 
+// Who waits for an address to be answered for is told when it is, be it one or
+// many; and not so often that looking is all that they do.
+func TestAddressesThatAreTakenAfterQuestionsAreTold(t *testing.T) {
+	for _, n := range []int{1, 2000} {
+		inBubble(t, func(b *bench) {
+			var all []plan.Announcement
+			for _, a := range addressesFrom(vip, n) {
+				all = append(all, doubted(own(a, eth(1))))
+			}
+			b.set(all...)
+			if got := b.s.Answering(); len(got) > 0 {
+				t.Fatalf("answers for %d addresses before it has asked", len(got))
+			}
+			if n := b.kicked(); n > 0 {
+				t.Errorf("told %d times of nothing", n)
+			}
+			var told int
+			var seen []plan.Announcement
+			for range 600 {
+				b.after(50 * time.Millisecond)
+				if k := b.kicked(); k > 0 {
+					told += k
+					seen = b.s.Answering()
+				}
+			}
+			if len(seen) != n {
+				t.Errorf("whoever looks when told sees %d of %d addresses", len(seen), n)
+			}
+			if most := 1 + n/50; told > most {
+				t.Errorf("told %d times of %d addresses, want %d at most", told, n, most)
+			}
+			b.after(time.Minute)
+			if k := b.kicked(); k > 0 {
+				t.Errorf("told %d times at rest", k)
+			}
+		})
+	}
+}
+
 func TestDoubtfulTakeOverIsLeftToWhoAnswers(t *testing.T) {
 	for _, by := range []holder{{winnerMAC, "n2"}, {foreignMAC, ""}} {
 		for _, a := range []plan.Announcement{doubted(own(vip, eth(1))), doubted(own(vip6, eth(1)))} {

@@ -214,16 +214,19 @@ func (c *claim) repeat(now time.Time) {
 	c.schedule(c.repeated)
 }
 
-// turn comes before the step that is due.
-func (c *claim) turn(now time.Time) {
+// turn comes before the step that is due. It tells whether the address is ours
+// from now on.
+func (c *claim) turn(now time.Time) (taken bool) {
 	switch {
 	case c.asking && c.step != probeStep && c.missed.Load():
 		c.ask(now) // somebody has answered, and it is not known who
 	case c.asking && c.step != probeStep:
 		c.take(now) // nobody has answered
+		return true
 	case !c.asking && c.left != holder{} && c.want.Ask:
 		c.asking, c.asked = true, 0
 	}
+	return false
 }
 
 // sent goes on to the next step after the current one went out at now.

@@ -30,6 +30,7 @@ type link struct {
 	errors   uint64
 
 	yielding map[*claim]struct{}
+	taken    bool // an address that was asked for is ours by now, and nobody was told
 }
 
 func newLink(arp, ndp *familyStats) *link {
@@ -119,7 +120,7 @@ func (l *link) again(now time.Time) {
 
 // advance takes the next step of a claim. A frame that cannot be sent is sent later.
 func (l *link) advance(now time.Time, c *claim) {
-	c.turn(now)
+	l.taken = c.turn(now) || l.taken
 	if err := l.send(c, c.steps[c.step].kind); err != nil {
 		l.errors++
 		l.pause = min(max(2*l.pause, firstSendPause), lastSendPause)

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// tellWithin is how late the caller may hear of an address that was taken.
+const tellWithin = 100 * time.Millisecond
+
 // run is the loop.
 func (s *Speaker) run() {
 	defer close(s.done)
@@ -60,7 +63,25 @@ func (s *Speaker) turn(now time.Time) time.Time {
 		wake = earliest(wake, l.serve(now))
 		wake = earliest(wake, s.listen(now, l))
 	}
-	return wake
+	return earliest(wake, s.tellTaken(now))
+}
+
+// tellTaken tells the caller that addresses which were asked for are ours, and
+// returns when it will, zero for never. Many are taken one after the other, and
+// each time that the caller looks costs it a pass.
+func (s *Speaker) tellTaken(now time.Time) time.Time {
+	for _, l := range s.links {
+		if l.taken && s.tellAt.IsZero() {
+			s.tellAt = now.Add(tellWithin)
+		}
+		l.taken = false
+	}
+	if s.tellAt.IsZero() || now.Before(s.tellAt) {
+		return s.tellAt
+	}
+	s.tellAt = time.Time{}
+	s.kick()
+	return time.Time{}
 }
 
 // handOver ends hand-overs, and returns when the next one is overdue.

@@ -15,9 +15,10 @@ type Options struct {
 	Log *slog.Logger // nil: no log
 
 	// Kick is called when a hand-over has ended, when an address was left to
-	// another station, and when a conflict has begun or ended, so that the
-	// caller looks at Answering, Withheld and Conflicts again. It must not
-	// block and must not call the Speaker. It may be nil.
+	// another station or taken after nobody else answered for it, and when a
+	// conflict has begun or ended, so that the caller looks at Answering,
+	// Withheld and Conflicts again. It must not block and must not call the
+	// Speaker. It may be nil.
 	Kick func()
 
 	sockets sockets // nil: real ones
@@ -44,6 +45,7 @@ type Speaker struct {
 	owns      []mac         // of all links, sorted
 	contested map[*claim]struct{}
 	expireAt  time.Time // when a rival may be forgotten, zero: there is none
+	tellAt    time.Time // when to tell of addresses that were taken, zero: none was
 }
 
 // ErrClosed is what Set returns after Close.
