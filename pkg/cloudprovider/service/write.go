@@ -165,6 +165,8 @@ func (c *Controller) refresh(ctx context.Context, svc *v1.Service) {
 		c.reads.put(fresh)
 	case apierrors.IsNotFound(err):
 		c.reads.gone(svc)
+	case apierrors.IsForbidden(err):
+		c.log.Warn("cannot look at a changed service, waiting to be told of it", "service", keyOf(svc), "err", err)
 	default:
 		c.log.Debug("look at a changed service", "service", keyOf(svc), "err", err)
 	}
