@@ -2,17 +2,19 @@ package main
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
-
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // pods returns the templates of both programs' pods in an overlay.
@@ -96,22 +98,35 @@ func TestContainersCannotWriteAndAreNotEvictedFirst(t *testing.T) {
 	}
 }
 
-// An announcer that ends hands its addresses over, for two seconds at most, and
-// takes leave of its routers for as long as the document says.
-func TestAnnouncerHasTimeToTakeLeave(t *testing.T) {
-	const handOver = 2 * time.Second
-	longest := 15 * time.Second
-	document := func(pause time.Duration) []byte {
-		return []byte("apiVersion: ccm-baremetal.io/v1alpha1\nkind: CloudConfig\npools: [{addresses: [192.0.2.1]}]\nbgp: {leavePause: " + pause.String() + "}\n")
-	}
-	if _, err := config.Load(document(longest)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := config.Load(document(longest + time.Second)); err == nil {
-		t.Fatalf("a document may ask for a pause above %s", longest)
-	}
-	grace := *pods(t, "base")["announcer"].Spec.TerminationGracePeriodSeconds
-	if time.Duration(grace)*time.Second <= handOver+longest {
-		t.Errorf("it is killed after %d s, and may need %s", grace, handOver+longest)
+// Only the port of health and metrics takes connections. Egress stays open: where
+// the API server is, and a management cluster's, no manifest can know.
+func TestOnlyHealthAndMetricsOfTheCCMAreReachable(t *testing.T) {
+	for _, overlay := range []string{"base", "lb-only"} {
+		var policies []networkingv1.NetworkPolicy
+		for key, object := range kustomized(t, overlay) {
+			if object["kind"] != "NetworkPolicy" {
+				continue
+			}
+			var policy networkingv1.NetworkPolicy
+			if err := yaml.UnmarshalStrict(must[[]byte](t)(yaml.Marshal(object)), &policy); err != nil {
+				t.Fatalf("%s: %v", key, err)
+			}
+			policies = append(policies, policy)
+		}
+		if len(policies) != 1 {
+			t.Fatalf("%s has %d NetworkPolicies", overlay, len(policies))
+		}
+		spec, pod := policies[0].Spec, pods(t, overlay)["ccm-baremetal"]
+		if !must[labels.Selector](t)(metav1.LabelSelectorAsSelector(&spec.PodSelector)).Matches(labels.Set(pod.Labels)) {
+			t.Errorf("%s: %v does not select the pods, which have %v", overlay, spec.PodSelector, pod.Labels)
+		}
+		if !slices.Equal(spec.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) || len(spec.Ingress) != 1 || len(spec.Ingress[0].From) != 0 {
+			t.Fatalf("%s: %+v", overlay, spec)
+		}
+		port := intstr.FromInt32(pod.Spec.Containers[0].Ports[0].ContainerPort)
+		tcp := corev1.ProtocolTCP
+		if want := []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &port}}; !reflect.DeepEqual(spec.Ingress[0].Ports, want) {
+			t.Errorf("%s lets in to %+v, want %s alone", overlay, spec.Ingress[0].Ports, port.String())
+		}
 	}
 }
