@@ -3,11 +3,16 @@ package announcer
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 func TestLeavingHandsOverBeforeItFallsSilent(t *testing.T) {
@@ -151,3 +156,30 @@ func (broken) Set(context.Context, []plan.Announcement) error {
 }
 
 func (broken) Answering() []plan.Announcement { return nil }
+
+// The kubelet kills who takes longer than its grace period: routers would be left
+// without a word, and addresses without an owner.
+func TestKubeletWaitsForTheLongestLeave(t *testing.T) {
+	const longest = 15 * time.Second
+	for pause, accepted := range map[time.Duration]bool{longest: true, longest + time.Second: false} {
+		_, err := config.Load([]byte("apiVersion: ccm-baremetal.io/v1alpha1\nkind: CloudConfig\npools: [{addresses: [192.0.2.1]}]\nbgp: {leavePause: " + pause.String() + "}\n"))
+		if (err == nil) != accepted {
+			t.Errorf("leavePause: %s: %v", pause, err)
+		}
+	}
+	if routersWithin <= longest {
+		t.Errorf("%s are too few for a pause of %s", routersWithin, longest)
+	}
+	text, err := os.ReadFile("../../manifests/base/announcer-daemonset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set appsv1.DaemonSet
+	if err := yaml.UnmarshalStrict(text, &set); err != nil {
+		t.Fatal(err)
+	}
+	grace := time.Duration(*set.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
+	if needed := leaveWithin + routersWithin; grace < needed+3*time.Second {
+		t.Errorf("the announcer is killed after %s, and may need %s and a moment to close", grace, needed)
+	}
+}
