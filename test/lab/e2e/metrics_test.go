@@ -3,6 +3,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,6 +20,7 @@ func TestMetricsAreServed(t *testing.T) {
 		if !strings.Contains(page, "\nannouncer_passes_total{") {
 			t.Errorf("no announcer_passes_total in:\n%s", page)
 		}
+		documented(t, page, "announcer_")
 	})
 	// The CCM shows its metrics to those only whom the API server knows, and
 	// who may see them.
@@ -29,6 +32,7 @@ func TestMetricsAreServed(t *testing.T) {
 					return err
 				}
 				if strings.Contains(page, "\nccm_baremetal_config_stale 0\n") {
+					documented(t, page, "ccm_baremetal_")
 					return nil
 				}
 			}
@@ -42,6 +46,31 @@ func TestMetricsAreServed(t *testing.T) {
 			}
 		}
 	})
+}
+
+// documented looks up every metric of ours on a page in the reference, which is
+// made from texts of tests and not from running programs.
+func documented(t *testing.T, page, prefix string) {
+	t.Helper()
+	root, err := product.Root(bounded(t))
+	must(t, err)
+	reference, err := os.ReadFile(filepath.Join(root, "docs", "reference", "metrics.md"))
+	must(t, err)
+	named := 0
+	for line := range strings.Lines(page) {
+		name, ok := strings.CutPrefix(line, "# HELP "+prefix)
+		if !ok {
+			continue
+		}
+		named++
+		name, _, _ = strings.Cut(prefix+name, " ")
+		if !strings.Contains(string(reference), "`"+name+"`") {
+			t.Errorf("%s is served, and not in docs/reference/metrics.md", name)
+		}
+	}
+	if named == 0 {
+		t.Errorf("no metric begins with %s in:\n%s", prefix, page)
+	}
 }
 
 func ccmMetrics(ctx context.Context, i int, token string) (string, error) {
