@@ -21,10 +21,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/inspect"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 	"github.com/ccm-baremetal/ccm-baremetal/test/golden"
 )
 
@@ -191,6 +193,32 @@ func TestDoctor(t *testing.T) {
 		"warn     other-products      MetalLB",
 		"ok       clocks ",
 		"ok       mtu                 all links with a Node's address have the same: 1500 on n2",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("does not say %q:\n%s", want, out)
+		}
+	}
+}
+
+// An installation of manifests/base whose document has a password for a router.
+func TestDoctorSeesWhatRoutersNeed(t *testing.T) {
+	a := newAPI(t)
+	a.denied = "secrets"
+	a.objects["/api/v1/namespaces/kube-system/configmaps/ccm-baremetal-accepted"] = v1.ConfigMap{Data: map[string]string{config.ConfigMapKey: `apiVersion: ccm-baremetal.io/v1alpha1
+kind: CloudConfig
+pools: [{addresses: [192.0.2.100]}]
+bgp: {localASN: 64500, peers: [{name: tor, address: 192.0.2.1, asn: 64501, passwordSecret: bgp-tor}]}
+`}}
+	p := newPlan(t)
+	p.BGP = []status.BGPSession{{Peer: "tor", State: "Idle", Why: "the Secret kube-system/bgp-tor cannot be read"}}
+	out, err := command(t, "doctor", "--kubeconfig", a.serve(t), "--announcer-url", announcer(t, func(int) status.Plan { return p }))
+	if inspect.ExitCode(err) != 1 {
+		t.Errorf("exit code of %v", err)
+	}
+	for _, want := range []string{
+		"; announcer may not get secrets bgp-tor\n",
+		"-> given by manifests/base, manifests/bgp, where Secrets",
+		"fail     bgp                 no router can be told of addresses: tor: the Secret kube-system/bgp-tor cannot be read (n2)",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("does not say %q:\n%s", want, out)

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	authorization "k8s.io/api/authorization/v1"
 	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,8 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/diagnose"
@@ -90,7 +86,7 @@ func (g gatherer) configuration(ctx context.Context) diagnose.Known[diagnose.Con
 	if err != nil {
 		return known(out, err)
 	}
-	accepted, err := g.text(ctx, document.AcceptedConfigMap)
+	accepted, err := g.accepted(ctx)
 	if err != nil {
 		return known(out, err)
 	}
@@ -100,14 +96,23 @@ func (g gatherer) configuration(ctx context.Context) diagnose.Known[diagnose.Con
 			out.Faults = err.Error()
 		}
 	}
-	if accepted != "" {
-		c, err := config.Load([]byte(accepted))
-		if err != nil {
-			return known(out, fmt.Errorf("read the document in force: %w", err))
-		}
-		out.Accepted, out.IgnoreExclude = c.Hash, c.ExcludeLabel == config.IgnoreLabel
+	if accepted != nil {
+		out.Accepted, out.IgnoreExclude = accepted.Hash, accepted.ExcludeLabel == config.IgnoreLabel
 	}
 	return known(out, nil)
+}
+
+// accepted returns the document in force, nil if there is none.
+func (g gatherer) accepted(ctx context.Context) (*config.Config, error) {
+	text, err := g.text(ctx, document.AcceptedConfigMap)
+	if err != nil || text == "" {
+		return nil, err
+	}
+	c, err := config.Load([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("read the document in force: %w", err)
+	}
+	return &c, nil
 }
 
 func (g gatherer) proxy(ctx context.Context) diagnose.Known[diagnose.Proxy] {
@@ -185,39 +190,6 @@ func (g gatherer) others(ctx context.Context) diagnose.Known[[]string] {
 		}
 	}
 	return known(found, nil)
-}
-
-// denied asks the API server which rights of our accounts are missing.
-func (g gatherer) denied(ctx context.Context) diagnose.Known[[]diagnose.Right] {
-	var denied []diagnose.Right
-	for _, r := range diagnose.Rights() {
-		allowed, err := g.may(ctx, r)
-		if err != nil {
-			return known(denied, fmt.Errorf("ask what %s may do: %w", r.Account, err))
-		}
-		if !allowed {
-			denied = append(denied, r)
-		}
-	}
-	return known(denied, nil)
-}
-
-func (g gatherer) may(ctx context.Context, r diagnose.Right) (bool, error) {
-	attributes := &authorization.ResourceAttributes{Verb: r.Verb, Group: r.Group, Name: r.Name}
-	attributes.Resource, attributes.Subresource, _ = strings.Cut(r.Resource, "/")
-	if r.Namespaced {
-		attributes.Namespace = g.namespace
-	}
-	review := &authorization.SubjectAccessReview{Spec: authorization.SubjectAccessReviewSpec{
-		User:               "system:serviceaccount:" + g.namespace + ":" + r.Account,
-		Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + g.namespace, "system:authenticated"},
-		ResourceAttributes: attributes,
-	}}
-	answer, err := g.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-	if err != nil {
-		return false, err
-	}
-	return answer.Status.Allowed, nil
 }
 
 func (g gatherer) nodes(ctx context.Context, now apiClock) diagnose.Known[[]diagnose.Node] {
@@ -311,58 +283,6 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip calls f.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// views takes out of the pages what is to be compared.
-func views(all []heard) []diagnose.View {
-	var out []diagnose.View
-	for _, h := range all {
-		v := diagnose.View{Node: h.node, Config: map[string]string{}}
-		if h.err != nil {
-			v.Why = h.err.Error()
-		}
-		for _, m := range h.plan.World.Members {
-			v.Members = append(v.Members, m.Name)
-			v.Config[m.Name] = m.Config
-		}
-		v.Aside, v.ObserveOnly = aside(h.plan), h.plan.ObserveOnly
-		v.ReversePath, v.MTU = settings(h.plan)
-		out = append(out, v)
-	}
-	return out
-}
-
-// aside names the links of a node that it answers ARP on and that have no default
-// route. IPv6 has no reverse path filter.
-func aside(p status.Plan) []string {
-	var out []string
-	for _, a := range p.Answering {
-		if !a.Address.Is4() {
-			continue
-		}
-		for _, l := range a.Links {
-			if !l.Default && !slices.Contains(out, l.Name) {
-				out = append(out, l.Name)
-			}
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// settings returns what counts for each link of rp_filter, and the MTU of the
-// one with the Node's address; 0 if the announcer does not say.
-func settings(p status.Plan) (reversePath map[string]int, mtu int) {
-	reversePath = map[string]int{}
-	for _, l := range p.Host {
-		if l.ReversePath >= 0 {
-			reversePath[l.Name] = l.ReversePath
-		}
-		if slices.ContainsFunc(p.World.Links, func(known plan.Link) bool { return known.NodeIP && known.Name == l.Name }) {
-			mtu = l.MTU
-		}
-	}
-	return reversePath, mtu
-}
 
 // diagnosis is the output of doctor.
 type diagnosis struct {

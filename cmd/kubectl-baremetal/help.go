@@ -114,6 +114,7 @@ then it is said how to find out, and nothing is guessed.
   other-products      MetalLB, kube-vip, PureLB, OpenELB, Cilium, k3s servicelb
   clocks              of Nodes, by their heartbeats
   rp_filter, mtu      of the links, as announcers see them
+  bgp                 sessions with routers that are down, and why
 
 It takes the rights to list Nodes, Pods and Leases, to get ConfigMaps and the
 DaemonSet, to create SubjectAccessReviews, and port-forward to the announcers.

@@ -104,21 +104,21 @@ type View struct {
 	ReversePath map[string]int
 	MTU         int  // of the link with the Node's address, in bytes; 0: not known
 	ObserveOnly bool // it announces nothing
+	Sessions    []Session
 }
 
-// Right is a verb on a resource that one of our accounts needs.
-type Right struct {
-	Account               string
-	Verb, Group, Resource string // a subresource after a slash
-	Name                  string // of the object; empty: any
-	Namespaced            bool   // in the namespace of the installation only
+// Session is what an announcer says of its session with a router.
+type Session struct {
+	Peer string
+	Down bool   // routes are not advertised, and should be
+	Why  string // it is down, or families are left out; empty: nothing is wrong
 }
 
 // Run makes all checks, in the order in which they are worth reading.
 func Run(f Facts) []Check {
 	return []Check{
 		controller(f), announcers(f), configuration(f), exclude(f), gossip(f), sameConfig(f),
-		proxy(f), ports(f), rights(f), others(f), clocks(f), reversePath(f), mtu(f),
+		proxy(f), ports(f), rights(f), others(f), clocks(f), reversePath(f), mtu(f), routers(f),
 	}
 }
 

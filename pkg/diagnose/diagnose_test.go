@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 )
 
@@ -82,7 +83,15 @@ func TestChecks(t *testing.T) {
 		{"ports", "clash", func(f *Facts) { f.Pods.Value = []Pod{{Name: "a/b", Node: "n1", Ports: []int{7957}}} }, Fail, "a/b on n1 has 7957 (health and metrics)"},
 		{"ports", "ours", func(f *Facts) { f.Pods.Value = []Pod{{Name: "a/b", Node: "n1", Ports: []int{7957}, Ours: true}} }, OK, ""},
 		{"ports", "unseen", func(f *Facts) { f.Pods.Why = unseen }, Unknown, unseen},
-		{"rights", "missing", func(f *Facts) { f.Denied.Value = Rights()[:1] }, Fail, "ccm-baremetal may not get services"},
+		{"rights", "missing", func(f *Facts) { f.Denied.Value = Rights(everything)[:1] }, Fail, "ccm-baremetal may not get services"},
+		{"bgp", "some down", func(f *Facts) {
+			f.Views[0].Sessions = []Session{{Peer: "tor-a", Down: true, Why: "connection refused"}, {Peer: "tor-b"}}
+			f.Views[1].Sessions = []Session{{Peer: "tor-a", Down: true, Why: "connection refused"}}
+		}, Warn, "tor-a: connection refused (n1, n2)"},
+		{"bgp", "all down", func(f *Facts) { f.Views[0].Sessions = []Session{{Peer: "tor-a", Down: true, Why: "Idle"}} }, Fail, "no router can be told of addresses: tor-a: Idle (n1)"},
+		{"bgp", "a family is left out", func(f *Facts) { f.Views[0].Sessions = []Session{{Peer: "tor-a", Why: "IPv6: no next hop"}} }, Warn, "tor-a: IPv6: no next hop (n1)"},
+		{"bgp", "all up", func(f *Facts) { f.Views[0].Sessions = []Session{{Peer: "tor-a"}} }, OK, "1 sessions, and all are up"},
+		{"bgp", "not asked", func(f *Facts) { f.Views[0].Why = unseen }, Unknown, "not asked: n1"},
 		{"rights", "unseen", func(f *Facts) { f.Denied.Why = unseen }, Unknown, unseen},
 		{"other-products", "MetalLB", func(f *Facts) {
 			f.Pods.Value = []Pod{{Name: "metallb-system/speaker-x", Images: []string{"quay.example/metallb/speaker:v1"}}}
@@ -135,45 +144,95 @@ func TestWorst(t *testing.T) {
 	}
 }
 
-// What the roles grant beyond Rights is for Nodes and for reviews of tokens,
-// which an installation for load balancers alone does without.
+// everything is installed; the manifests have Secrets called so.
+var everything = Installation{Namespace: "kube-system", FRRK8s: "frr-k8s-system", Passwords: []string{"bgp-tor"}}
+
+func TestRightsAreThoseThatTheInstallationNeeds(t *testing.T) {
+	asked := func(i Installation) map[string]bool {
+		out := map[string]bool{}
+		for _, r := range Rights(i) {
+			out[r.Manifests+" "+r.Namespace+" "+r.Verb+" "+r.Resource+" "+r.Name] = true
+		}
+		return out
+	}
+	const ours, theirs = "manifests/bgp kube-system get secrets bgp-tor", "manifests/bgp-frr-k8s frr-k8s-system get secrets bgp-tor"
+	const objects = "manifests/bgp-frr-k8s frr-k8s-system patch frrconfigurations "
+	for _, c := range []struct {
+		installed Installation
+		want      map[string]bool
+	}{
+		{Installation{Namespace: "kube-system"}, map[string]bool{ours: false, theirs: false, objects: false}},
+		{Installation{Namespace: "kube-system", Passwords: []string{"bgp-tor"}}, map[string]bool{ours: true, theirs: false, objects: false}},
+		{everything, map[string]bool{ours: false, theirs: true, objects: true}},
+	} {
+		got := asked(c.installed)
+		for right, want := range c.want {
+			if got[right] != want {
+				t.Errorf("%+v: asked for %s: %t", c.installed, right, got[right])
+			}
+		}
+	}
+}
+
+// What the roles grant beyond Rights is for Nodes and for reviews of tokens.
 func TestRightsAreThoseOfTheRoles(t *testing.T) {
 	granted := map[Right]bool{}
-	for account, file := range map[string]string{"ccm-baremetal": "ccm-rbac.yaml", "announcer": "announcer-rbac.yaml"} {
-		text, err := os.ReadFile(filepath.Join("..", "..", "manifests", "base", file))
+	for _, file := range []struct{ account, manifests, name string }{
+		{"ccm-baremetal", "manifests/base", "ccm-rbac.yaml"},
+		{"announcer", "manifests/base", "announcer-rbac.yaml"},
+		{"announcer", "manifests/bgp", "secrets.yaml"},
+		{"announcer", "manifests/bgp-frr-k8s", "rbac.yaml"},
+	} {
+		text, err := os.ReadFile(filepath.Join("..", "..", file.manifests, file.name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, part := range strings.Split(string(text), "\n---\n") {
-			var role struct {
-				Kind  string
-				Rules []struct{ APIGroups, Resources, ResourceNames, Verbs []string }
-			}
-			if err := yaml.Unmarshal([]byte(part), &role); err != nil {
-				t.Fatal(err)
-			}
-			for _, rule := range role.Rules {
-				names := rule.ResourceNames
-				if len(names) == 0 {
-					names = []string{""}
-				}
-				for _, resource := range rule.Resources {
-					for _, name := range names {
-						for _, verb := range rule.Verbs {
-							granted[Right{account, verb, rule.APIGroups[0], resource, name, role.Kind == "Role"}] = true
-						}
-					}
-				}
+		for part := range strings.SplitSeq(string(text), "\n---\n") {
+			for _, r := range ofRole(t, part) {
+				r.Account, r.Manifests = file.account, file.manifests
+				granted[r] = true
 			}
 		}
 	}
 	var missing []Right
-	for _, r := range Rights() {
+	for _, r := range append(Rights(everything), Rights(Installation{Namespace: "kube-system", Passwords: []string{"bgp-tor"}})...) {
 		if !granted[r] {
 			missing = append(missing, r)
 		}
 	}
-	if diff := cmp.Diff([]Right(nil), missing); diff != "" {
+	if diff := gocmp.Diff([]Right(nil), missing); diff != "" {
 		t.Errorf("asked for, and in no role:\n%s", diff)
 	}
+}
+
+// ofRole returns what a role gives. One without a namespace gets that of the
+// installation by kustomize.
+func ofRole(t *testing.T, text string) []Right {
+	t.Helper()
+	var role struct {
+		Kind     string
+		Metadata struct{ Namespace string }
+		Rules    []struct{ APIGroups, Resources, ResourceNames, Verbs []string }
+	}
+	if err := yaml.Unmarshal([]byte(text), &role); err != nil {
+		t.Fatal(err)
+	}
+	namespace := ""
+	if role.Kind == "Role" {
+		namespace = cmp.Or(role.Metadata.Namespace, "kube-system")
+	}
+	var out []Right
+	for _, rule := range role.Rules {
+		if len(rule.ResourceNames) == 0 {
+			rule.ResourceNames = []string{""} // any
+		}
+		for _, resource := range rule.Resources {
+			for _, name := range rule.ResourceNames {
+				for _, verb := range rule.Verbs {
+					out = append(out, Right{Verb: verb, Group: rule.APIGroups[0], Resource: resource, Name: name, Namespace: namespace})
+				}
+			}
+		}
+	}
+	return out
 }

@@ -1,34 +1,65 @@
 package diagnose
 
-// Rights returns what our accounts need, as the roles in manifests/base give it.
-func Rights() []Right {
+// Installation is what is installed where, as far as rights depend on it.
+type Installation struct {
+	Namespace string   // of ours
+	FRRK8s    string   // the namespace of the frr-k8s that has the sessions; empty: none has
+	Passwords []string // Secrets with passwords of routers
+}
+
+// A Right is a verb on a resource that one of our accounts needs.
+type Right struct {
+	Account               string
+	Verb, Group, Resource string // a subresource after a slash
+	Name                  string // of the object; empty: any
+	Namespace             string // empty: in all, or in none
+	Manifests             string // the directory that gives it
+}
+
+// Rights returns what our accounts need, as the roles in manifests give it.
+// Those that are for Nodes are not among them: an installation for load
+// balancers alone does without.
+func Rights(i Installation) []Right {
 	const ccm, announcer = "ccm-baremetal", "announcer"
 	var out []Right
-	add := func(account, group, resource, name string, namespaced bool, verbs ...string) {
-		for _, verb := range verbs {
-			out = append(out, Right{account, verb, group, resource, name, namespaced})
+	adder := func(manifests, namespace string) func(account, group, resource, name string, verbs ...string) {
+		return func(account, group, resource, name string, verbs ...string) {
+			for _, verb := range verbs {
+				out = append(out, Right{account, verb, group, resource, name, namespace, manifests})
+			}
 		}
 	}
-	add(ccm, "", "services", "", false, "get", "list", "watch")
-	add(ccm, "", "services/status", "", false, "patch")
-	add(ccm, "", "nodes", "", false, "list", "watch")
-	add(ccm, "", "namespaces", "", false, "list", "watch")
-	add(ccm, "discovery.k8s.io", "endpointslices", "kubernetes", false, "list", "watch")
-	add(ccm, "", "events", "", false, "create", "patch")
-	add(ccm, "", "configmaps", "ccm-baremetal", true, "get", "list", "watch")
-	add(ccm, "", "configmaps", "ccm-baremetal-accepted", true, "get", "list", "watch", "update")
-	add(ccm, "", "configmaps", "", true, "create")
-	add(ccm, "", "secrets", "", true, "create")
-	add(ccm, "apps", "daemonsets", "announcer", true, "list", "watch")
-	add(ccm, "coordination.k8s.io", "leases", "", true, "create")
-	add(ccm, "coordination.k8s.io", "leases", "ccm-baremetal", true, "get", "update")
-	add(announcer, "", "services", "", false, "list", "watch")
-	add(announcer, "", "nodes", "", false, "list", "watch")
-	add(announcer, "discovery.k8s.io", "endpointslices", "", false, "list", "watch")
-	add(announcer, "", "namespaces", "kube-system", false, "get")
-	add(announcer, "", "services/status", "", false, "patch")
-	add(announcer, "", "events", "", false, "create", "patch")
-	add(announcer, "", "configmaps", "ccm-baremetal-accepted", true, "list", "watch")
-	add(announcer, "", "secrets", "ccm-baremetal-gossip", true, "list", "watch")
+	everywhere, ours := adder("manifests/base", ""), adder("manifests/base", i.Namespace)
+	everywhere(ccm, "", "services", "", "get", "list", "watch")
+	everywhere(ccm, "", "services/status", "", "patch")
+	everywhere(ccm, "", "nodes", "", "list", "watch")
+	everywhere(ccm, "", "namespaces", "", "list", "watch")
+	everywhere(ccm, "discovery.k8s.io", "endpointslices", "kubernetes", "list", "watch")
+	everywhere(ccm, "", "events", "", "create", "patch")
+	ours(ccm, "", "configmaps", "ccm-baremetal", "get", "list", "watch")
+	ours(ccm, "", "configmaps", "ccm-baremetal-accepted", "get", "list", "watch", "update")
+	ours(ccm, "", "configmaps", "", "create")
+	ours(ccm, "", "secrets", "", "create")
+	ours(ccm, "apps", "daemonsets", "announcer", "list", "watch")
+	ours(ccm, "coordination.k8s.io", "leases", "", "create")
+	ours(ccm, "coordination.k8s.io", "leases", "ccm-baremetal", "get", "update")
+	everywhere(announcer, "", "services", "", "list", "watch")
+	everywhere(announcer, "", "nodes", "", "list", "watch")
+	everywhere(announcer, "discovery.k8s.io", "endpointslices", "", "list", "watch")
+	everywhere(announcer, "", "namespaces", "kube-system", "get")
+	everywhere(announcer, "", "services/status", "", "patch")
+	everywhere(announcer, "", "events", "", "create", "patch")
+	ours(announcer, "", "configmaps", "ccm-baremetal-accepted", "list", "watch")
+	ours(announcer, "", "secrets", "ccm-baremetal-gossip", "list", "watch")
+	routers := adder("manifests/bgp", i.Namespace)
+	if i.FRRK8s != "" {
+		routers = adder("manifests/bgp-frr-k8s", i.FRRK8s)
+		routers(announcer, "frrk8s.metallb.io", "frrconfigurations", "", "get", "list", "watch", "create", "patch", "delete")
+		routers(announcer, "frrk8s.metallb.io", "bgpsessionstates", "", "list", "watch")
+		adder("manifests/bgp-frr-k8s", "")(announcer, "frrk8s.metallb.io", "frrnodestates", "", "list", "watch")
+	}
+	for _, name := range i.Passwords {
+		routers(announcer, "", "secrets", name, "get")
+	}
 	return out
 }

@@ -55,12 +55,15 @@ func rights(f Facts) Check {
 	if f.Denied.Why != "" {
 		return unknown(name, f.Denied.Why, "")
 	}
-	var missing []string
+	var missing, manifests []string
 	for _, r := range f.Denied.Value {
 		missing = append(missing, r.String())
+		if !slices.Contains(manifests, r.Manifests) {
+			manifests = append(manifests, r.Manifests)
+		}
 	}
 	if len(missing) > 0 {
-		return Check{name, Fail, "missing: " + strings.Join(missing, "; "), "kubectl apply -k manifests/base"}
+		return Check{name, Fail, "missing: " + strings.Join(missing, "; "), "given by " + strings.Join(manifests, ", ") + ", where Secrets with passwords have to be named; or by the chart"}
 	}
 	return Check{name, OK, "both accounts have all that they need", ""}
 }
@@ -214,4 +217,43 @@ func mtu(f Facts) Check {
 		return unknown(name, strings.Join(append([]string{"the MTU is not known of: " + orNone(dark)}, groups...), "; "), do)
 	}
 	return Check{name, OK, "all links with a Node's address have the same: " + groups[0] + "; what is between them cannot be seen", ""}
+}
+
+// routers puts together what ails the sessions of several nodes alike.
+func routers(f Facts) Check {
+	const name = "bgp"
+	const do = "kubectl baremetal bgp --node NODE has the whole session; docs/bgp.md, Looking, says what its words mean"
+	var dark []string
+	sessions, down := 0, 0
+	ailing := map[string][]string{} // nodes by what they say
+	for _, v := range f.Views {
+		if v.Why != "" {
+			dark = append(dark, v.Node)
+		}
+		for _, s := range v.Sessions {
+			sessions++
+			if s.Down {
+				down++
+			}
+			if s.Down || s.Why != "" {
+				said := s.Peer + ": " + s.Why
+				ailing[said] = append(ailing[said], v.Node)
+			}
+		}
+	}
+	var said []string
+	for _, what := range slices.Sorted(maps.Keys(ailing)) {
+		said = append(said, fmt.Sprintf("%s (%s)", what, strings.Join(ailing[what], ", ")))
+	}
+	switch {
+	case sessions > 0 && down == sessions:
+		return Check{name, Fail, "no router can be told of addresses: " + strings.Join(said, "; "), do}
+	case len(said) > 0:
+		return Check{name, Warn, strings.Join(said, "; "), do}
+	case len(dark) > 0 || len(f.Views) == 0:
+		return unknown(name, "not asked: "+orNone(dark), "")
+	case sessions == 0:
+		return Check{name, OK, "no peer of the configuration selects a node", ""}
+	}
+	return Check{name, OK, fmt.Sprintf("%d sessions, and all are up", sessions), ""}
 }

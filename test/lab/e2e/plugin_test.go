@@ -187,7 +187,7 @@ func (p *plugin) testDoctor() {
 	for _, c := range got.Checks {
 		verdicts[c.Name] = c.Verdict
 	}
-	for _, name := range []string{"controller", "announcers", "configuration", "exclude-label", "gossip", "same-configuration", "ports", "rights", "other-products", "rp_filter", "mtu"} {
+	for _, name := range []string{"controller", "announcers", "configuration", "exclude-label", "gossip", "same-configuration", "ports", "rights", "other-products", "rp_filter", "mtu", "bgp"} {
 		if verdicts[name] != "ok" {
 			p.t.Errorf("%s is %q:\n%s", name, verdicts[name], out)
 		}
