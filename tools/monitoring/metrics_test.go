@@ -22,9 +22,16 @@ var update = flag.Bool("update", false, "rewrite docs/reference/metrics.md")
 
 const reference = "../../docs/reference/metrics.md"
 
-type metric struct{ kind, help string }
+type metric struct {
+	kind, help string
+	labels     map[string]bool
+}
 
-var exposed = regexp.MustCompile(`# (HELP|TYPE) ((?:ccm_baremetal|announcer)_[a-z0-9_]+) (?:\[ALPHA\] )?(.*)`)
+var (
+	exposed = regexp.MustCompile(`# (HELP|TYPE) ((?:ccm_baremetal|announcer)_[a-z0-9_]+) (?:\[ALPHA\] )?(.*)`)
+	sample  = regexp.MustCompile(`\b((?:ccm_baremetal|announcer)_[a-z0-9_]+)\{([^}]*)\} [0-9]`)
+	label   = regexp.MustCompile(`([a-z_]+)="`)
+)
 
 // metrics returns what the programs expose: the tests of their packages compare
 // it, line by line, with what these texts say.
@@ -50,6 +57,17 @@ func metrics(t *testing.T) map[string]metric {
 					x.kind = m[3]
 				}
 				all[m[2]] = x
+			}
+			for _, m := range sample.FindAllStringSubmatch(lines.Text(), -1) {
+				name := strings.TrimSuffix(m[1], "_bucket")
+				x := all[name]
+				if x.labels == nil {
+					x.labels = map[string]bool{}
+				}
+				for _, l := range label.FindAllStringSubmatch(m[2], -1) {
+					x.labels[l[1]] = true
+				}
+				all[name] = x
 			}
 		}
 		return lines.Err()
@@ -84,7 +102,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 // kube-state-metrics.
 var foreign = []string{"leader_election_master_status", "kube_daemonset_status_desired_number_scheduled"}
 
-// exists reports each metric of an expression that nobody exposes.
+// scraped are the labels that Prometheus gives to whatever it scrapes.
+var scraped = []string{"instance", "job", "namespace", "pod"}
+
+// exists reports each metric of an expression that nobody exposes, and each label
+// that such a metric does not have.
 func exists(t *testing.T, all map[string]metric, where, expression string) {
 	t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
@@ -93,24 +115,47 @@ func exists(t *testing.T, all map[string]metric, where, expression string) {
 		return
 	}
 	found := 0
-	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+	parser.Inspect(expr, func(node parser.Node, path []parser.Node) error {
 		selector, ok := node.(*parser.VectorSelector)
 		if !ok {
 			return nil
 		}
 		found++
 		name := selector.Name
-		if m, ok := all[strings.TrimSuffix(name, "_bucket")]; ok && m.kind == "histogram" && strings.HasSuffix(name, "_bucket") {
-			return nil
+		if m, ok := all[strings.TrimSuffix(name, "_bucket")]; ok && m.kind == "histogram" {
+			name = strings.TrimSuffix(name, "_bucket")
 		}
-		if _, ok := all[name]; !ok && !slices.Contains(foreign, name) {
-			t.Errorf("%s: nobody exposes %s", where, name)
+		m, ok := all[name]
+		if !ok && !slices.Contains(foreign, name) {
+			t.Errorf("%s: nobody exposes %s", where, selector.Name)
+		}
+		for _, l := range asked(selector, path) {
+			if ok && !m.labels[l] && (l != "le" || m.kind != "histogram") && !slices.Contains(scraped, l) {
+				t.Errorf("%s: %s has no label %s: %s", where, selector.Name, l, expression)
+			}
 		}
 		return nil
 	})
 	if found == 0 {
 		t.Errorf("%s asks for nothing: %s", where, expression)
 	}
+}
+
+// asked returns the labels that an expression picks or groups a metric by. What
+// an aggregation takes away cannot be asked for above it; none of ours tries.
+func asked(selector *parser.VectorSelector, path []parser.Node) []string {
+	var out []string
+	for _, m := range selector.LabelMatchers {
+		if m.Name != "__name__" {
+			out = append(out, m.Name)
+		}
+	}
+	for _, above := range path {
+		if a, ok := above.(*parser.AggregateExpr); ok && !a.Without {
+			out = append(out, a.Grouping...)
+		}
+	}
+	return out
 }
 
 func TestAlertsAskForMetricsThatExist(t *testing.T) {
