@@ -208,19 +208,26 @@ func (im *importer) addPool(p pool) {
 }
 
 // namePools gives pools the names that they will have, and advertisements
-// these. It sorts by priority, so that the document reads in the order of
-// trying; pools of equal priority keep the order that they have.
+// these. A name that may stay stays, whatever else would become the same. It
+// sorts by priority, so that the document reads in the order of trying; pools of
+// equal priority keep the order that they have.
 func (im *importer) namePools() {
 	slices.SortStableFunc(im.pools, func(a, b pool) int { return cmp.Compare(b.Priority, a.Priority) })
 	taken := map[string]bool{}
+	stays := make([]bool, len(im.pools))
+	for i, p := range im.pools {
+		if stays[i] = !taken[p.old] && unique(p.old, map[string]bool{}) == p.old; stays[i] {
+			taken[p.old] = true
+		}
+	}
 	renamed := map[string]string{}
 	for i := range im.pools {
 		p := &im.pools[i]
-		p.Name = unique(p.old, taken)
-		renamed[p.product+"/"+p.old] = p.Name
-		if p.Name != p.old {
+		if p.Name = p.old; !stays[i] {
+			p.Name = unique(p.old, taken)
 			p.from.note("", "the pool %q is called %q now, as names of pools are made of lower-case letters, digits, - and . and there is one of each: Services that ask for it by name need the new one", p.old, p.Name)
 		}
+		renamed[p.product+"/"+p.old] = p.Name
 	}
 	for i := range im.adverts {
 		a := &im.adverts[i]
