@@ -92,6 +92,7 @@ func Import(sources []Source) (Result, error) {
 	if err != nil {
 		return Result{}, Faults{{Message: "write the document: " + err.Error()}}
 	}
+	im.wishes()
 	c, err := config.Load(text)
 	if err != nil {
 		return Result{Losses: arranged(im.losses), Notes: arranged(im.notes)}, im.rejected(err)

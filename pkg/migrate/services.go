@@ -22,12 +22,6 @@ var lostAnnotations = map[string]string{
 	"projectcalico.org/loadBalancerIPs":         "ask for the address by ccm-baremetal.io/addresses",
 }
 
-// sharingKeys are the annotations under which Services share an address.
-var sharingKeys = []string{
-	"metallb.universe.tf/allow-shared-ip", "metallb.io/allow-shared-ip", "lbipam.cilium.io/sharing-key",
-	"io.cilium/lb-ipam-sharing-key", "purelb.io/allow-shared-ip",
-}
-
 // services looks at the Services among the objects: what their annotations
 // ask for that nobody will understand, and whether what they hold is in the
 // new pools.
