@@ -64,7 +64,7 @@ func (im *importer) bare(o *object) {
 	case has("address-pools", "peers", "bgp-communities"):
 		im.metallbOld(o)
 	default:
-		o.fault("", "this is no object of any product that is known here, nor MetalLB's configuration or Helm values")
+		o.fault("", "this is no object of any product that is known here, nor MetalLB's configuration or Helm values. Variables of an installer are not read: import from the cluster that it has made")
 	}
 }
 

@@ -48,7 +48,11 @@ func invalid(text []byte, err error) string {
 			return fmt.Sprintf("line %d: a tab in the indentation: YAML takes blanks only", i+1)
 		}
 	}
-	return "no valid YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")
+	hint := ""
+	if strings.Contains(err.Error(), "did not find expected") {
+		hint = ", there or further down: is the indentation uneven, or is the key of a list missing?"
+	}
+	return "no valid YAML: " + strings.TrimPrefix(err.Error(), "yaml: ") + hint
 }
 
 // add takes in one document, or the items of a list of objects.

@@ -14,7 +14,7 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
-// addresses checks the items of a list of addresses. A CIDR with host bits
+// addresses checks the items of a list of addresses of MetalLB. A CIDR with host bits
 // means its whole network to all the products that are read here, so it
 // becomes that, and is told.
 func (o *object) addresses(key string) []string {
@@ -23,7 +23,11 @@ func (o *object) addresses(key string) []string {
 		o.fault(key, "the pool has no addresses")
 	}
 	for i, text := range o.words(key) {
-		out = append(out, o.address(fmt.Sprintf("%s[%d]", key, i), text)...)
+		item := fmt.Sprintf("%s[%d]", key, i)
+		if a, err := netip.ParseAddr(text); err == nil {
+			o.note(item, "MetalLB takes no address without a length, and refuses all of its configuration for it: taken for %s/%d", a, a.BitLen())
+		}
+		out = append(out, o.address(item, text)...)
 	}
 	return out
 }
