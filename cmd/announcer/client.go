@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -98,8 +99,14 @@ func (s conditionSink) observed(service string) status.Condition {
 	return status.Condition{Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message}
 }
 
+// write answers that there is no such Service also of one that has stopped being
+// a LoadBalancer since the last pass: its condition is nobody's here any more.
 func (s conditionSink) write(ctx context.Context, service string, was, want status.Condition) error {
-	patch, err := status.ConditionPatch(s.world.UID(service), was, want, time.Now())
+	uid := s.world.UID(service)
+	if uid == "" {
+		return apierrors.NewNotFound(corev1.Resource("services"), service)
+	}
+	patch, err := status.ConditionPatch(uid, was, want, time.Now())
 	if err != nil {
 		return fmt.Errorf("condition of service %s: %w", service, err)
 	}
