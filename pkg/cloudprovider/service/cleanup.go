@@ -79,7 +79,7 @@ func (t Traces) Removal(release bool) ([]byte, error) {
 	if len(t.Conditions) > 0 {
 		var gone []any
 		for _, name := range t.Conditions {
-			gone = append(gone, map[string]string{"$patch": "delete", "type": name})
+			gone = append(gone, removal(name))
 		}
 		status["conditions"] = gone
 	}

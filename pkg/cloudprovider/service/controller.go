@@ -339,7 +339,8 @@ func byAge(a, b *v1.Service) int {
 
 // concerns tells whether there can be anything to do about a Service.
 func (c *Controller) concerns(svc *v1.Service) bool {
-	return svc.Spec.Type == v1.ServiceTypeLoadBalancer || allocated(svc) != nil || c.balancer.Assigned(keyOf(svc)) != nil
+	return svc.Spec.Type == v1.ServiceTypeLoadBalancer || allocated(svc) != nil || announced(svc) != nil ||
+		c.balancer.Assigned(keyOf(svc)) != nil
 }
 
 func (c *Controller) namespaceLabels(name string) map[string]string {

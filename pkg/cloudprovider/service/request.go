@@ -146,6 +146,11 @@ func allocated(svc *v1.Service) *metav1.Condition {
 	return meta.FindStatusCondition(svc.Status.Conditions, ConditionAllocated)
 }
 
+// announced returns the announcers' condition, nil if there is none.
+func announced(svc *v1.Service) *metav1.Condition {
+	return meta.FindStatusCondition(svc.Status.Conditions, config.ConditionAnnounced)
+}
+
 // unknownAnnotations returns the annotations under our prefix that mean
 // nothing, sorted: most likely somebody mistyped one.
 func unknownAnnotations(svc *v1.Service) []string {

@@ -21,10 +21,12 @@ import (
 const ConditionAllocated = config.ConditionAllocated
 
 // A status is what we want of a Service: its ingress, our condition (nil:
-// none), and that a left-over finalizer of the upstream service controller go.
+// none), and that the announcers' condition or a left-over finalizer of the
+// upstream service controller go.
 type status struct {
 	ingress       []v1.LoadBalancerIngress
 	condition     *metav1.Condition
+	dropAnnounced bool
 	dropFinalizer bool
 }
 
@@ -51,9 +53,11 @@ func departing(svc *v1.Service) status {
 }
 
 // abandoned is the status of a Service that is not ours any more: without our
-// condition, and without the ingress if that is what we gave it.
+// condition, and without the ingress if that is what we gave it. The announcers'
+// condition goes too, also if it comes later than ours has gone: to announcers
+// the Service does not exist any more, so nobody else would take it back.
 func abandoned(svc *v1.Service, given []netip.Addr) status {
-	s := status{ingress: svc.Status.LoadBalancer.Ingress}
+	s := status{ingress: svc.Status.LoadBalancer.Ingress, dropAnnounced: announced(svc) != nil}
 	c := allocated(svc)
 	if c == nil {
 		return s
@@ -150,22 +154,18 @@ func sameCondition(a, b *metav1.Condition) bool {
 // patch returns the strategic merge patch of the status subresource that
 // makes want out of svc; nil if nothing has to change. It carries the
 // resourceVersion, so that whoever decided on an old view, a leader that was
-// frozen for instance, gets a conflict instead of his way. It names our own
-// condition only: the field manager of this patch then owns that condition
-// and, where we set it, the ingress, next to the announcer's condition. Apply
-// would do the same, but had to be forced over hand-made edits, and cannot
-// remove a finalizer in the same request.
+// frozen for instance, gets a conflict instead of his way. Of conditions it sets
+// our own only: the field manager of this patch then owns that condition and,
+// where we set it, the ingress, next to the announcers' condition. Apply would
+// do the same, but had to be forced over hand-made edits, and cannot remove a
+// finalizer in the same request.
 func patch(svc *v1.Service, want status) ([]byte, error) {
 	changed := map[string]any{}
 	if !sameIngress(svc.Status.LoadBalancer.Ingress, want.ingress) {
 		changed["loadBalancer"] = map[string]any{"ingress": want.ingress}
 	}
-	switch old := allocated(svc); {
-	case sameCondition(old, want.condition):
-	case want.condition == nil:
-		changed["conditions"] = []any{map[string]string{"$patch": "delete", "type": ConditionAllocated}}
-	default:
-		changed["conditions"] = []any{want.condition}
+	if conditions := conditionChanges(svc, want); len(conditions) > 0 {
+		changed["conditions"] = conditions
 	}
 	if len(changed) == 0 && !want.dropFinalizer {
 		return nil, nil
@@ -183,4 +183,27 @@ func patch(svc *v1.Service, want status) ([]byte, error) {
 		return nil, fmt.Errorf("write the patch of %s: %w", keyOf(svc), err)
 	}
 	return out, nil
+}
+
+// conditionChanges returns what a strategic merge patch has to say about the
+// conditions of svc to make them those of want.
+func conditionChanges(svc *v1.Service, want status) []any {
+	var changes []any
+	switch old := allocated(svc); {
+	case sameCondition(old, want.condition):
+	case want.condition == nil:
+		changes = append(changes, removal(ConditionAllocated))
+	default:
+		changes = append(changes, want.condition)
+	}
+	if want.dropAnnounced {
+		changes = append(changes, removal(config.ConditionAnnounced))
+	}
+	return changes
+}
+
+// removal is the entry of a strategic merge patch that removes a condition,
+// which has to be there.
+func removal(condition string) any {
+	return map[string]string{"$patch": "delete", "type": condition}
 }

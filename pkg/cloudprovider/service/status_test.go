@@ -13,6 +13,7 @@ import (
 	"k8s.io/cloud-provider/service/helpers"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -40,7 +41,13 @@ func finalized(svc *v1.Service) {
 // others is what other controllers keep in a status.
 func others(svc *v1.Service) {
 	svc.Status.Conditions = append(svc.Status.Conditions, metav1.Condition{
-		Type: "ccm-baremetal.io/Announced", Status: metav1.ConditionTrue, Reason: "Layer2", Message: "from n1"})
+		Type: "example.com/Ready", Status: metav1.ConditionTrue, Reason: "Ready", Message: "ready"})
+}
+
+// announcing is what announcers say in a status.
+func announcing(svc *v1.Service) {
+	svc.Status.Conditions = append(svc.Status.Conditions, metav1.Condition{
+		Type: config.ConditionAnnounced, Status: metav1.ConditionTrue, Reason: "Layer2", Message: "from n1"})
 }
 
 // TestPatch applies each patch as the API server would, and looks at the
@@ -64,11 +71,14 @@ func TestPatch(t *testing.T) {
 		"a foreign address":          {lb("s", showing("203.0.113.1")), grant(ipam.Decision{Addresses: addrs("203.0.113.1"), Foreign: true, Reason: ipam.ForeignAddress}), `203.0.113.1/ False ForeignAddress`},
 		"a foreign host":             {lb("s", func(svc *v1.Service) { svc.Status.LoadBalancer.Ingress = []v1.LoadBalancerIngress{{Hostname: "h"}} }), grant(ipam.Decision{Foreign: true, Reason: ipam.ForeignAddress}), `h/ False ForeignAddress`},
 		"a node's address":           {lb("s", given(time.Hour, "192.0.2.10")), grant(ipam.Decision{Addresses: addrs("192.0.2.10"), Reason: ipam.NodeAddress}), `192.0.2.10/VIP False NodeAddress`},
-		"with conditions of others":  {lb("s", others), grant(allocatedFrom("192.0.2.10")), `192.0.2.10/VIP True Allocated +others`},
+		"with conditions of others":  {lb("s", others, announcing), grant(allocatedFrom("192.0.2.10")), `192.0.2.10/VIP True Allocated +others +announced`},
 		"with a left-over finalizer": {lb("s", finalized, given(time.Hour, "192.0.2.10")), grant(allocatedFrom("192.0.2.10")), `192.0.2.10/VIP True Allocated example.com/other`},
-		"leaving":                    {lb("s", given(time.Hour, "192.0.2.10")), departing, ``},
+		"leaving":                    {lb("s", given(time.Hour, "192.0.2.10"), announcing), departing, ``},
 		"leaving with a finalizer":   {lb("s", finalized, given(time.Hour, "192.0.2.10")), departing, `192.0.2.10/VIP True Allocated example.com/other`},
 		"abandoned":                  {lb("s", given(time.Hour, "192.0.2.10"), finalized, others), abandon("192.0.2.10"), `+others example.com/other`},
+		"abandoned while announced":  {lb("s", given(time.Hour, "192.0.2.10"), announcing, others), abandon("192.0.2.10"), `+others`},
+		"abandoned, announced late":  {lb("s", showing("203.0.113.1"), announcing, others), abandon(), `203.0.113.1/ +others`},
+		"abandoned long ago":         {lb("s", showing("203.0.113.1"), others), abandon(), ``},
 		"abandoned, but taken over":  {lb("s", given(time.Hour, "192.0.2.10"), showing("203.0.113.1")), abandon("192.0.2.10"), `203.0.113.1/`},
 		"abandoned and never ours":   {lb("s", showing("192.0.2.10"), finalized), abandon("192.0.2.10"), ``},
 		"untouched":                  {lb("s", showing("192.0.2.10"), finalized), untouched, ``},
@@ -137,7 +147,11 @@ func show(svc *v1.Service) string {
 		out = append(out, string(c.Status), c.Reason)
 	}
 	for _, c := range svc.Status.Conditions {
-		if c.Type != ConditionAllocated {
+		switch c.Type {
+		case ConditionAllocated:
+		case config.ConditionAnnounced:
+			out = append(out, "+announced")
+		default:
 			out = append(out, "+others")
 		}
 	}

@@ -150,15 +150,6 @@ func TestSurveyedImpactIsThatOfTheController(t *testing.T) {
 	}
 }
 
-// announced adds the announcers' condition to a Service.
-func announced(svc *v1.Service) {
-	svc.Status.Conditions = append(svc.Status.Conditions, metav1.Condition{Type: prefix + "Announced", Status: metav1.ConditionTrue, Reason: "Layer2"})
-}
-
-func foreignCondition(svc *v1.Service) {
-	svc.Status.Conditions = append(svc.Status.Conditions, metav1.Condition{Type: "example.org/Ready", Status: metav1.ConditionTrue, Reason: "Ready"})
-}
-
 func TestTracesAreRemovedAndNothingElse(t *testing.T) {
 	class, other := "ccm-baremetal.io/announcer", "example.org/other"
 	classed := func(name *string) func(*v1.Service) {
@@ -169,15 +160,15 @@ func TestTracesAreRemovedAndNothingElse(t *testing.T) {
 		release bool
 		want    string // addresses | conditions | finalizers; empty: no traces
 	}{
-		"all but the address":      {lb("s", given(time.Hour, "192.0.2.10"), announced, foreignCondition, finalized), false, "192.0.2.10 | example.org/Ready | example.com/other"},
-		"the address as well":      {lb("s", given(time.Hour, "192.0.2.10"), announced), true, " |  | "},
+		"all but the address":      {lb("s", given(time.Hour, "192.0.2.10"), announcing, others, finalized), false, "192.0.2.10 | example.com/Ready | example.com/other"},
+		"the address as well":      {lb("s", given(time.Hour, "192.0.2.10"), announcing), true, " |  | "},
 		"what others wrote stays":  {lb("s", given(time.Hour, "192.0.2.10"), func(svc *v1.Service) { showing("192.0.2.10", "192.0.2.99")(svc) }), true, "192.0.2.99 |  | "},
 		"a refusal confirms none":  {lb("s", showing("192.0.2.10"), refusedWith("ForeignAddress", "192.0.2.10 is not ours")), true, "192.0.2.10 |  | "},
 		"longer address":           {lb("s", showing("192.0.2.1"), given(time.Hour, "192.0.2.10"), showing("192.0.2.1")), true, "192.0.2.1 |  | "},
 		"finalizer, our class":     {lb("s", finalized, classed(&class)), false, " |  | example.com/other"},
 		"finalizer, foreign class": {lb("s", finalized, classed(&other)), false, ""},
 		"finalizer, no class":      {lb("s", finalized), false, ""},
-		"another's address":        {lb("s", showing("192.0.2.10"), foreignCondition), true, ""},
+		"another's address":        {lb("s", showing("192.0.2.10"), others), true, ""},
 		"not a load balancer any more": {lb("s", given(time.Hour, "192.0.2.10"), func(svc *v1.Service) { svc.Spec.Type = v1.ServiceTypeClusterIP }),
 			true, " |  | "},
 	} {
