@@ -17,12 +17,13 @@ const denyAll = "ccm-nothing"
 
 // outMap is the name of the route map for what a peer is told. It is made from
 // where the peer is: two that have one name, of which one takes leave, differ
-// in that.
+// in that. No two places have one name, for neither a VRF nor a link has a /
+// in its name, and none is the name of another kind of route map of ours.
 func outMap(p config.Peer) string {
 	if p.VRF != "" {
-		return "ccm-" + p.VRF + "-" + neighbour(p)
+		return "ccm-to-" + p.VRF + "/" + neighbour(p)
 	}
-	return "ccm-" + neighbour(p)
+	return "ccm-to-" + neighbour(p)
 }
 
 // place is a prefix in a VRF.
