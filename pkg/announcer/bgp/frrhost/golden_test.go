@@ -18,6 +18,7 @@ import (
 // Some are given twice, and the second time change nothing, and some to an FRR
 // that has nothing.
 func TestB146FRRHasWhatEveryGoldenFileSays(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, "g")
 	h.frr("")
 	h.reloader()

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -48,6 +49,9 @@ func need(t *testing.T, programs ...string) {
 	}
 }
 
+// hosts is how many there have been.
+var hosts atomic.Int64
+
 func newHost(t *testing.T, name string) *host {
 	t.Helper()
 	need(t, "ip", "vtysh", "python3", library+"bgpd", library+"zebra", library+"bfdd")
@@ -55,7 +59,7 @@ func newHost(t *testing.T, name string) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{t: t, ns: fmt.Sprintf("fh%d%s", os.Getpid(), name), dir: dir, daemons: map[string]*exec.Cmd{}}
+	h := &host{t: t, ns: fmt.Sprintf("fh%d%s%d", os.Getpid(), name, hosts.Add(1)), dir: dir, daemons: map[string]*exec.Cmd{}}
 	h.must("ip", "netns", "add", h.ns)
 	t.Cleanup(func() { exec.Command("ip", "netns", "del", h.ns).Run(); os.RemoveAll(dir) })
 	h.must("ip", "-n", h.ns, "link", "set", "lo", "up")
@@ -144,6 +148,13 @@ func (h *host) daemon(name string) {
 // restart lets a daemon of FRR die, and starts another one.
 func (h *host) restart(name string) {
 	h.t.Helper()
+	h.kill(name)
+	h.daemon(name)
+}
+
+// kill lets a daemon of FRR die.
+func (h *host) kill(name string) {
+	h.t.Helper()
 	group := -h.daemons[name].Process.Pid
 	syscall.Kill(group, syscall.SIGKILL)
 	h.eventually(func() error {
@@ -152,7 +163,6 @@ func (h *host) restart(name string) {
 		}
 		return nil
 	})
-	h.daemon(name)
 }
 
 func (h *host) inside(command ...string) []string {

@@ -72,6 +72,7 @@ func (h *host) says(name string, words ...string) {
 }
 
 func TestNoPasswordLeavesTheReloaderByItsErrors(t *testing.T) {
+	t.Parallel()
 	h, run, log := beside(t, babbler)
 	h.says("result.json", "FRR does not say what it has", "line 7", "password ***")
 	h.says("state.json", "line 7", "password ***")
@@ -85,6 +86,7 @@ func TestNoPasswordLeavesTheReloaderByItsErrors(t *testing.T) {
 }
 
 func TestTheReloaderOutlivesFilesThatItCannotWrite(t *testing.T) {
+	t.Parallel()
 	h, _, log := beside(t, strings.Replace(babbler, "exit 1", "exit 0", 1))
 	h.says("result.json", "FRR differs")
 	for _, name := range []string{"result.json", "state.json"} {
@@ -111,6 +113,7 @@ func TestTheReloaderOutlivesFilesThatItCannotWrite(t *testing.T) {
 }
 
 func TestTheReloaderWritesNoFileOfOthers(t *testing.T) {
+	t.Parallel()
 	h, _, log := beside(t, babbler)
 	h.says("state.json", "password ***")
 	victim := filepath.Join(t.TempDir(), "victim")

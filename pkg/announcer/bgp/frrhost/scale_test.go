@@ -27,6 +27,7 @@ func many(n int) []plan.Route {
 // How long it takes until a router has many prefixes from a node's FRR, and
 // then one more, and what memory FRR takes.
 func TestThousandsOfPrefixesReachARouter(t *testing.T) {
+	t.Parallel()
 	n := 1000
 	if os.Getenv("CCM_SOAK") == "1" {
 		n = 10000

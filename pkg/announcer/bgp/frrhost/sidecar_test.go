@@ -65,6 +65,7 @@ func (h *host) volumes(names ...string) (out []string) {
 // When the pod is replaced, a router that has agreed to graceful restart keeps
 // the routes throughout.
 func TestB128TheSidecarOfTheOverlayIsReplacedWithoutALostRoute(t *testing.T) {
+	t.Parallel()
 	node, tor := newHost(t, "s"), newHost(t, "r")
 	need(t, "setpriv")
 	wire(node, tor, "eth0", "192.0.2.", "2001:db8::")

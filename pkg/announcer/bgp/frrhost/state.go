@@ -20,6 +20,7 @@ type neighbour struct {
 	RemoteAS     uint32 `json:"remoteAs"`
 	State        string `json:"bgpState"`
 	LastReset    string `json:"lastResetDueTo"`
+	Notified     string `json:"lastNotificationReason"` // if that was a NOTIFICATION
 	Local        string `json:"hostLocal"`
 	Connections  uint64 `json:"connectionsEstablished"`
 	Capabilities struct {
@@ -93,12 +94,30 @@ func (s *Speaker) session(m roster.Member, now time.Time) bgp.Session {
 		x.BFD = strings.ToLower(n.BFD.Status)
 	}
 	if x.State != bgp.Established {
-		x.Why = n.LastReset
+		x.Why = n.ended(p)
 		return x
 	}
 	s.established(&x, m, n)
 	return x
 }
+
+// ended says what has ended a session, or keeps it from coming up.
+func (n neighbour) ended(p config.Peer) string {
+	switch {
+	case n.Notified == "":
+		return n.LastReset
+	case n.Notified == badPeerAS && n.LastReset == weNotified && p.Kind == config.External:
+		return "FRR takes the router for an internal one, for it has the AS number that FRR has itself: unless it is internal, say its number in asn"
+	default:
+		return n.LastReset + ": " + n.Notified
+	}
+}
+
+// FRR's words for what it has against a router's OPEN (RFC 4271, section 6.2).
+const (
+	weNotified = "BGP Notification send"
+	badPeerAS  = "OPEN Message Error/Bad Peer AS"
+)
 
 // established fills in what is so while a session is up.
 func (s *Speaker) established(x *bgp.Session, m roster.Member, n neighbour) {
