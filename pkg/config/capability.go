@@ -97,6 +97,7 @@ var capabilities = []capability{
 	},
 	{
 		keys: "peers[].address", what: "a link-local address (`fe80::1%eth0`)",
+		note:  map[Backend]string{FRR: "FRR 8.4 waits for the router to open the session"},
 		lacks: map[Backend]string{FRRK8s: noLink},
 		asked: func(q question) (place, bool) {
 			return q.doc().address.place, q.peer().Address.IsLinkLocalUnicast()
