@@ -163,6 +163,22 @@ func routerASN(peerings []Peering) uint32 {
 	return peerings[0].Peer.LocalASN
 }
 
+// Numbered returns peerings that are wanted together, each with the AS number
+// that FRR has for all of its VRF instead of the document's.
+func Numbered(all []plan.Peering) []plan.Peering {
+	out := slices.Clone(all)
+	for i, p := range all {
+		var beside []Peering
+		for _, other := range all {
+			if other.Peer.VRF == p.Peer.VRF {
+				beside = append(beside, Peering{Peering: other})
+			}
+		}
+		out[i].ASN = routerASN(beside)
+	}
+	return out
+}
+
 // eldest returns the first that takes leave, else the first.
 func eldest(peerings []Peering) Peering {
 	return peerings[max(0, slices.IndexFunc(peerings, func(p Peering) bool { return p.Leaving != "" }))]

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -88,6 +89,9 @@ type path struct {
 	AS struct {
 		Path string `json:"string"`
 	} `json:"aspath"`
+	Community struct {
+		Words string `json:"string"`
+	}
 	Peer     struct{ PeerID, Interface string }
 	Nexthops []struct{ IP netip.Addr }
 }
@@ -282,10 +286,24 @@ func TestRealFRRHasSessionsInEveryWay(t *testing.T) {
 		}
 	})
 
-	t.Run("WithItsNumberItIsTaken", func(t *testing.T) {
-		ours := want[4:5]
-		ours[0].Peer.ASN, ours[0].Peer.Kind = 64500, config.ByNumber
-		s.Set(ours)
-		router.hears("203.0.113.0/24", map[string][2]string{"192.0.2.13": {"64999", "192.0.2.13"}})
+	// FRR gets another number of its own, and would reset the far session, which
+	// does not have it.
+	t.Run("AnotherNumberOfTheDocumentTakesLeaveOfTheOthers", func(t *testing.T) {
+		next := slices.Clone(want[3:5])
+		next[1].Peer.ASN, next[1].Peer.Kind = 64500, config.ByNumber // which is that of the document no more
+		for i := range next {
+			next[i].ASN, next[i].Pause = 64600, 10*time.Second // long enough to be seen
+		}
+		s.Set(next)
+		router.eventually(func() error {
+			got := ask[struct{ Paths []path }](router, "show bgp ipv4 unicast 203.0.113.0/24 json").Paths
+			if !slices.ContainsFunc(got, func(p path) bool {
+				return p.Peer.PeerID == "192.0.2.12" && strings.Contains(p.Community.Words, "graceful-shutdown")
+			}) {
+				return fmt.Errorf("none is to be avoided of %+v", got)
+			}
+			return nil
+		})
+		router.hears("203.0.113.0/24", map[string][2]string{"192.0.2.12": {"4200000005", "192.0.2.12"}, "192.0.2.13": {"64999", "192.0.2.13"}})
 	})
 }

@@ -14,9 +14,8 @@ var rules = roster.Rules{Spread: 1500 * time.Millisecond, Patience: 5 * time.Sec
 
 // excludes tells whether a leave would end at once if another session began:
 // FRR has one AS number and one router ID in a VRF, and resets all sessions when
-// they change.
+// they change. Both have the numbers of frr.Numbered.
 func excludes(begins, leaves plan.Peering) bool {
 	a, b := begins.Peer, leaves.Peer
-	internal := a.Internal() || b.Internal()
-	return a.VRF == b.VRF && (begins.ASN != leaves.ASN || a.RouterID != b.RouterID || internal && a.LocalASN != b.LocalASN)
+	return a.VRF == b.VRF && (begins.ASN != leaves.ASN || a.RouterID != b.RouterID)
 }

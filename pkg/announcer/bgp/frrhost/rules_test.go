@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/frr"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
@@ -12,7 +13,8 @@ import (
 // them.
 func TestAnotherAnswerOfTheWholeVRFCutsLeavesShort(t *testing.T) {
 	number := func(document, local uint32) plan.Peering {
-		return plan.Peering{ASN: document, Peer: config.Peer{LocalASN: local, ASN: 64501}}
+		alone := []plan.Peering{{ASN: document, Peer: config.Peer{LocalASN: local, ASN: 64501}}}
+		return frr.Numbered(alone)[0]
 	}
 	identified, elsewhere := number(64500, 64500), number(64600, 64600)
 	identified.Peer.RouterID = netip.MustParseAddr("10.0.0.1")

@@ -142,7 +142,7 @@ func (s *Speaker) pass(ctx context.Context, wish keeper.Wish) error {
 	if s.current && s.settled() && s.result.Error == "" {
 		s.roster.Applied(now)
 	}
-	s.roster.Update(wish.Peerings, wish.Ending, now)
+	s.roster.Update(frr.Numbered(wish.Peerings), wish.Ending, now)
 	lineup, secrets, mute := s.readable(ctx, wish.Ending)
 	err = errors.Join(err, s.write(now, frr.Render(frr.Input{
 		Peerings: lineup, RouterID: bgp.RouterID(s.o.Node, config.Peer{}), Passwords: secrets,

@@ -34,7 +34,7 @@ type Rules struct {
 	Between time.Duration
 
 	// Excludes tells whether a session that begins would cut one short that takes
-	// leave. Nil: none does.
+	// leave, also one with the same router. Nil: none does.
 	Excludes func(begins, leaves plan.Peering) bool
 }
 
@@ -108,7 +108,7 @@ func (r *Roster) excludes(m, other *Member) bool {
 // become returns the member that a peer is after m, which is nil for a new one.
 func (r *Roster) become(m *Member, w plan.Peering, ending bool, now time.Time) *Member {
 	leaves := w.Leaving != "" || ending && w.Peer.GracefulRestart == 0
-	same := m != nil && SameSession(m.Peer, w.Peer)
+	same := m != nil && SameSession(m.Peer, w.Peer) && (r.rules.Excludes == nil || !r.rules.Excludes(w, m.Peering))
 	switch {
 	case leaves && m == nil: // but an announcer before this one may have left the session there
 		m = &Member{Peering: w, begun: now}

@@ -259,3 +259,26 @@ func TestWhoWaitsAndIsNotWantedAnyMoreNeverBegins(t *testing.T) {
 		})
 	}
 }
+
+// All sessions of a program are others when its own number is: those that differ
+// in nothing else take leave too, and begin when all have left.
+func TestAnotherNumberOfTheProgramRenewsAllSessions(t *testing.T) {
+	p := begin(t, closes)
+	a, b := peering("a", 0, "", 1), peering("b", 0, "", 1)
+	p.step(0, false, false, "a 1 ;b 1 ;", a, b)
+	a.ASN, b.ASN = 64600, 64600
+	p.step(time.Second, false, true, "a 1 Draining;b 1 Draining;", a, b)
+	p.step(time.Second, false, true, "a 1 Draining;b 1 Draining;", a, b)
+	for _, m := range p.Lineup() {
+		if m.ASN != 0 {
+			t.Errorf("%s takes leave under the number %d", m.Peer.Name, m.ASN)
+		}
+	}
+	p.step(pause+spread, false, true, "a 1 Draining closed;b 1 Draining closed;", a, b)
+	p.step(0, false, true, "a 1 ;b 1 ;", a, b)
+	a.ASN = 0
+	b.ASN = 0
+	p.step(time.Second, false, true, "a 1 Draining;b 1 Draining;", a, b)
+	a.ASN, b.ASN = 64600, 64600
+	p.step(time.Second, false, true, "a 1 ;b 1 ;", a, b) // taken back: nothing is reset
+}
