@@ -112,6 +112,25 @@ protocol bgp n3 from node { neighbor 192.0.2.13 as 64500; }
 	b.waitRoute("2001:db8:1::1/128", "[n1", "[n2", "[n3", "BGP.local_pref: 100", "2001:db8::13")
 	waitNextHops(l.router, "198.51.100.1", 3)
 	waitNextHops(l.router, "2001:db8:1::1", 3)
+	edited := peering("r1", "192.0.2.1", func(p *config.Peer) { both(p); internal(p) }, "198.51.100.0/24", "2001:db8:1::1/128")
+	edited.Routes[0].LocalPref, edited.Routes[1].LocalPref = 250, 300
+	for _, s := range speakers {
+		s.Set([]plan.Peering{edited})
+	}
+	eventually(t, func() error {
+		if out, err := b.ask("show route"); err != nil || strings.Contains(out, "198.51.100.1/32") {
+			return fmt.Errorf("%v, and the routes are:\n%s", err, out)
+		}
+		return nil
+	})
+	b.waitRoute("198.51.100.0/24", "[n1", "[n2", "[n3", "BGP.local_pref: 250")
+	b.waitRoute("2001:db8:1::1/128", "[n1", "[n2", "[n3", "BGP.local_pref: 300")
+	for i, s := range speakers {
+		if got := s.Sessions()[0].Times; got != 1 {
+			t.Errorf("n%d: another local preference or aggregation length has reset the session: it came up %d times", i+1, got)
+		}
+	}
+	waitNextHops(l.router, "198.51.100.0/24", 3)
 	speakers[0].Set(nil)
-	waitNextHops(l.router, "198.51.100.1", 2)
+	waitNextHops(l.router, "198.51.100.0/24", 2)
 }

@@ -153,20 +153,25 @@ func eventually(t testing.TB, check func() error) {
 
 // speaker returns a Speaker on the node, which ends with the test.
 func (h *host) speaker(passwords map[string]string) *bgp.Speaker {
+	return h.speakerThatAsks(func(secret string) (string, error) {
+		if p, ok := passwords[secret]; ok {
+			return p, nil
+		}
+		return "", errors.New("no such Secret")
+	})
+}
+
+// speakerThatAsks is speaker with passwords that may change.
+func (h *host) speakerThatAsks(password func(secret string) (string, error)) *bgp.Speaker {
 	var w io.Writer = io.Discard
 	if testing.Verbose() {
 		w = os.Stderr
 	}
 	s := bgp.New(bgp.Options{
-		Node: h.Name,
-		Password: func(_ context.Context, secret string) (string, error) {
-			if p, ok := passwords[secret]; ok {
-				return p, nil
-			}
-			return "", errors.New("no such Secret")
-		},
-		Dial: h.dial,
-		Log:  slog.New(slog.NewTextHandler(w, nil)).With("node", h.Name),
+		Node:     h.Name,
+		Password: func(_ context.Context, secret string) (string, error) { return password(secret) },
+		Dial:     h.dial,
+		Log:      slog.New(slog.NewTextHandler(w, nil)).With("node", h.Name),
 	})
 	h.T.Cleanup(s.Close)
 	return s

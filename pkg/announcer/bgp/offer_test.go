@@ -2,6 +2,7 @@ package bgp_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -95,6 +96,32 @@ func TestOpensAreRefusedAsTheStandardSays(t *testing.T) {
 				f.write(test.open)
 				f.expectNotification(wire.BGP_ERROR_OPEN_MESSAGE_ERROR, test.subcode, test.data...)
 			})
+		})
+	}
+}
+
+// What a router refuses an OPEN for is shown in words that lead to the cause.
+func TestRefusalsOfARouterAreShown(t *testing.T) {
+	for why, want := range map[[2]byte]string{
+		{wire.BGP_ERROR_OPEN_MESSAGE_ERROR, wire.BGP_ERROR_SUB_BAD_BGP_IDENTIFIER}:             "Bad BGP Identifier, it knows another session with our router ID, or has it itself",
+		{wire.BGP_ERROR_OPEN_MESSAGE_ERROR, wire.BGP_ERROR_SUB_BAD_PEER_AS}:                    "it expects another AS number of us",
+		{wire.BGP_ERROR_OPEN_MESSAGE_ERROR, wire.BGP_ERROR_SUB_UNACCEPTABLE_HOLD_TIME}:         "it does not accept our hold time",
+		{wire.BGP_ERROR_CEASE, wire.BGP_ERROR_SUB_CONNECTION_REJECTED}:                         "it has rejected the connection",
+		{wire.BGP_ERROR_CEASE, wire.BGP_ERROR_SUB_MAXIMUM_NUMBER_OF_PREFIXES_REACHED}:          "it takes no more prefixes",
+		{wire.BGP_ERROR_CEASE, wire.BGP_ERROR_SUB_OUT_OF_RESOURCES}:                            "out of resources",
+		{wire.BGP_ERROR_OPEN_MESSAGE_ERROR, wire.BGP_ERROR_SUB_UNSUPPORTED_VERSION_NUMBER}:     "unsupported version number",
+		{wire.BGP_ERROR_OPEN_MESSAGE_ERROR, wire.BGP_ERROR_SUB_UNSUPPORTED_OPTIONAL_PARAMETER}: "unsupported optional parameter",
+	} {
+		inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+			s.Set([]plan.Peering{peering("r1", "192.0.2.1", nil)})
+			f := <-ends
+			f.expect(wire.BGP_MSG_OPEN)
+			f.write(framed(wire.BGP_MSG_NOTIFICATION, why[:]...))
+			synctest.Wait()
+			got := s.Sessions()[0]
+			if got.State != bgp.Idle || !strings.HasPrefix(got.Why, "the router has closed the session: ") || !strings.Contains(got.Why, want) {
+				t.Errorf("%d/%d: %s because of %q, want %q", why[0], why[1], got.State, got.Why, want)
+			}
 		})
 	}
 }

@@ -163,66 +163,6 @@ func TestTenThousandPrefixesShareMessagesThatFit(t *testing.T) {
 	}
 }
 
-// A router that accepts and says nothing has frozen everything else elsewhere.
-func TestMuteRouterDelaysNothing(t *testing.T) {
-	t.Parallel()
-	mute := newRouter(t, func(r *router) { r.mute = true })
-	r := newRouter(t, nil)
-	s := newSpeaker(t, onLoopback)
-	silent := mute.to(nil, "198.51.100.1/32")
-	silent.Peer.Name = "mute"
-	s.Set([]plan.Peering{silent, r.to(nil, "198.51.100.1/32")})
-	r.waitTable(1)
-	began := time.Now()
-	s.Set([]plan.Peering{silent, r.to(nil, "198.51.100.1/32", "198.51.100.2/32")})
-	set := time.Since(began)
-	r.waitTable(2)
-	t.Logf("Set took %s, and the router knew after %s", set, time.Since(began))
-	if got := s.Sessions()[0]; got.Peer != "mute" || got.State != bgp.Opening || got.Why != "" {
-		t.Errorf("the mute router has been waited for: %+v", got)
-	}
-	eventually(t, func() error {
-		for _, session := range s.Sessions() {
-			if session.Peer == "mute" && strings.Contains(session.Why, "accepts the connection and says nothing") {
-				return nil
-			}
-		}
-		return fmt.Errorf("got %+v", s.Sessions())
-	})
-}
-
-// The bound is 50 ms; a test accepts twice that, in one of a few rounds: the
-// machine may have delayed the others.
-func TestMuteRouterDelaysNoChangeOfAnother(t *testing.T) {
-	mute := newRouter(t, func(r *router) { r.mute = true })
-	silent := mute.to(nil, "198.51.100.1/32")
-	silent.Peer.Name = "mute"
-	usual := func(beside ...plan.Peering) time.Duration {
-		r := newRouter(t, nil)
-		s := newSpeaker(t, onLoopback)
-		var took []time.Duration
-		for i := range 21 {
-			prefixes := []string{"198.51.100.1/32", "198.51.100.2/32"}[:1+i%2]
-			began := time.Now()
-			s.Set(append([]plan.Peering{r.to(nil, prefixes...)}, beside...))
-			r.waitTable(len(prefixes))
-			if i > 0 { // the session had to come up first
-				took = append(took, time.Since(began))
-			}
-		}
-		slices.Sort(took)
-		return took[len(took)/2]
-	}
-	for range 5 {
-		alone, beside := usual(), usual(silent)
-		t.Logf("a change takes %s alone, and %s beside a mute router", alone, beside)
-		if beside-alone <= 100*time.Millisecond {
-			return
-		}
-	}
-	t.Error("a mute router delays others, see the figures above")
-}
-
 func TestSilentRouterIsGivenUpAfterTheHoldTime(t *testing.T) {
 	t.Parallel()
 	r := newRouter(t, func(r *router) { r.hold = 3 })
@@ -284,42 +224,6 @@ func TestB121RouterIDsComeFromTheNodesName(t *testing.T) {
 			seen[id] = node
 			s.Close()
 		}
-	}
-}
-
-func TestB131ChangingOnePeerLeavesOthersAlone(t *testing.T) {
-	one, two := newRouter(t, nil), newRouter(t, nil)
-	s := newSpeaker(t, onLoopback)
-	set := func(edit func(*config.Peer)) {
-		second := two.to(edit, "198.51.100.1/32")
-		second.Peer.Name, second.Pause = "r2", 0
-		s.Set([]plan.Peering{one.to(nil, "198.51.100.1/32"), second})
-	}
-	set(nil)
-	one.waitTable(1)
-	two.waitTable(1)
-	set(func(p *config.Peer) { p.ConnectTime = time.Minute })
-	time.Sleep(200 * time.Millisecond)
-	if one.endings() != 0 || two.endings() != 0 {
-		t.Error("a session was reset for what only the next attempt needs")
-	}
-	set(func(p *config.Peer) { p.HoldTime = 30 * time.Second })
-	eventually(t, func() error {
-		if two.endings() != 1 || len(two.table()) != 1 {
-			return fmt.Errorf("%d endings, %v", two.endings(), two.table())
-		}
-		return nil
-	})
-	eventually(t, func() error {
-		for _, session := range s.Sessions() {
-			if session.State != bgp.Established {
-				return fmt.Errorf("got %+v", session)
-			}
-		}
-		return nil
-	})
-	if one.endings() != 0 {
-		t.Error("the other session was reset")
 	}
 }
 
