@@ -1,11 +1,13 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,11 +38,61 @@ func routedCluster(t testing.TB, addresses, nodes int, local bool) Snapshot {
 	return s
 }
 
+// aggregated is the document of routedCluster with prefixes instead of single
+// addresses.
+func aggregated(t *testing.T, length int) config.Config {
+	t.Helper()
+	c, err := config.Load([]byte(strings.Replace(fourRouters, "bgp: {", fmt.Sprintf("bgp: {aggregationLength: %d, ", length), 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// An aggregate is there for as long as any address in it is.
+func TestAggregateIsToldWhileAnyMemberIs(t *testing.T) {
+	s := routedCluster(t, 6, 3, false)
+	s.Config = aggregated(t, 30)
+	all := s.Services
+	var p Planner
+	for _, step := range []struct {
+		left []Service
+		want string
+	}{
+		{all, "198.18.0.0/30: 4, 198.18.0.4/30: 2, "},
+		{all[1:], "198.18.0.0/30: 3, 198.18.0.4/30: 2, "},
+		{all[3:], "198.18.0.0/30: 1, 198.18.0.4/30: 2, "},
+		{all[4:], "198.18.0.4/30: 2, "},
+		{all[5:], "198.18.0.4/30: 1, "},
+		{nil, ""},
+		{all[2:3], "198.18.0.0/30: 1, "},
+	} {
+		s.Services = step.left
+		p.Decide(s)
+		peerings := p.Peerings()
+		if len(peerings) != 4 {
+			t.Fatalf("%d peerings", len(peerings))
+		}
+		for _, peering := range peerings {
+			got := ""
+			for _, route := range peering.Routes {
+				got += fmt.Sprintf("%s: %d, ", route.Prefix, len(route.Services))
+			}
+			if got != step.want {
+				t.Errorf("%d Services: %s is told %q, want %q", len(step.left), peering.Peer.Name, got, step.want)
+			}
+		}
+	}
+}
+
 func TestPlannerTellsRoutersWhatPeeringsDoes(t *testing.T) {
 	told := 0
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		all := routedCluster(t, 40, 5+r.IntN(20), seed%2 == 0)
+		if seed%4 > 1 {
+			all.Config = aggregated(t, 29)
+		}
 		s := all
 		var p Planner
 		for step := range 25 {
