@@ -53,6 +53,19 @@ func TestB123OneAddressTwiceIsForNodesThatCannotBeTheSame(t *testing.T) {
 	}
 }
 
+// In another VRF an address is another router's.
+func TestB123OneAddressTwiceMayBeInTwoVRFs(t *testing.T) {
+	inVRFs := func(second string) string {
+		return strings.Replace(withPeers("{name: one, address: 198.51.100.1, asn: 64501}, {name: two, address: 198.51.100.1, asn: 64501"+second+"}"),
+			"bgp: {localASN", "bgp: {backend: frr, localASN", 1)
+	}
+	peers := load(t, inVRFs(", vrf: red")).BGP.Peers
+	if len(peers) != 2 || peers[0].VRF != "" || peers[1].VRF != "red" || peers[0].Address != peers[1].Address {
+		t.Errorf("got %+v", peers)
+	}
+	refused(t, inVRFs(""), "bgp.peers[1] (two).address: 198.51.100.1 port 179 is the router of bgp.peers[0] (one)")
+}
+
 func TestB129LinkLocalPeerNeedsItsInterface(t *testing.T) {
 	c := load(t, withPeers(`{address: "fe80::1%eth0", asn: 64501}`))
 	if got := c.BGP.Peers[0].Address.String(); got != "fe80::1%eth0" {
