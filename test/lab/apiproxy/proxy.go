@@ -3,6 +3,7 @@
 package apiproxy
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -96,8 +97,15 @@ func (p *Proxy) Close() error {
 	return errors.Join(err, p.failure)
 }
 
-// ServeHTTP handles one request.
+// ServeHTTP handles one request, which it reads whole before.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// A server may refuse a write without reading it. Of two HTTP/2 connections in a
+	// row one then loses the end of its answer now and then, and the client waits.
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	p.mu.Lock()
 	handler, alive := p.handler, p.alive
 	p.mu.Unlock()
