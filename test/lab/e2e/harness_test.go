@@ -16,6 +16,7 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab"
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab/audit"
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/expect"
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab/observe"
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
 )
@@ -23,50 +24,32 @@ import (
 // allocated is the type of the CCM's condition.
 const allocated = "ccm-baremetal.io/Allocated"
 
-// patience bounds every wait for what should take a second or two: machines
-// are shared and slow.
-const patience = 2 * time.Minute
+// patience bounds every wait for what should take a second or two.
+const patience = expect.Patience
 
 // askEvery is the interval at which observers ask for an address.
 const askEvery = 20 * time.Millisecond
 
-// bounded returns a context for one wait. It may be used in cleanups.
-func bounded(t *testing.T) context.Context {
+// The words of package expect, which every line of these tests is full of.
+
+func must(t *testing.T, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
-	t.Cleanup(cancel)
-	return ctx
+	expect.Must(t, err)
 }
 
-// eventually waits until what is asked for is so.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	return expect.Bounded(t)
+}
+
 func eventually(t *testing.T, what string, ok func(ctx context.Context) error) {
 	t.Helper()
-	eventuallyWithin(t, patience, what, ok)
+	expect.Eventually(t, what, ok)
 }
 
 func eventuallyWithin(t *testing.T, limit time.Duration, what string, ok func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
-	defer cancel()
-	for {
-		err := ok(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, limit, err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}
-
-// must ends the test on an error.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Within(t, limit, what, ok)
 }
 
 // names returns the names of the lab's nodes.

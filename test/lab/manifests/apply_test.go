@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab"
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/expect"
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
 )
 
@@ -46,7 +47,7 @@ var elsewhere = map[string]string{
 
 func TestEveryDirectoryOfManifestsIsJudged(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Join(root, "manifests"))
-	must(t, err)
+	expect.Must(t, err)
 	for _, e := range entries {
 		_, applied := overlays[e.Name()]
 		_, err := os.Stat(filepath.Join(root, "manifests", e.Name(), "kustomization.yaml"))
@@ -109,10 +110,10 @@ announcer: {maxUnavailable: 3, extraArgs: [--log-level=debug], nodeSelector: {ku
 func TestUnknownKeysAreRefused(t *testing.T) {
 	path := rendered(t, product.Namespace, "{}")
 	text, err := os.ReadFile(path)
-	must(t, err)
+	expect.Must(t, err)
 	wrong := strings.Replace(string(text), "readOnlyRootFilesystem:", "readOnlyRootFileSystem:", 1)
-	must(t, os.WriteFile(path, []byte(wrong), 0o600))
-	out, err := cluster.Kubectl(bounded(t), "apply", "--dry-run=server", "--validate=strict", "-f", path)
+	expect.Must(t, os.WriteFile(path, []byte(wrong), 0o600))
+	out, err := cluster.Kubectl(expect.Bounded(t), "apply", "--dry-run=server", "--validate=strict", "-f", path)
 	if err == nil || !strings.Contains(fmt.Sprint(out, err), `unknown field "spec.template.spec.containers[0].securityContext.readOnlyRootFileSystem"`) {
 		t.Errorf("a key that does not exist: %v\n%s", err, out)
 	}
@@ -122,13 +123,13 @@ func TestUnknownKeysAreRefused(t *testing.T) {
 // after the test. A warning of the API server is an error here.
 func apply(t *testing.T, objects ...string) {
 	t.Helper()
-	out, err := cluster.Kubectl(bounded(t), append([]string{"apply", "--validate=strict"}, objects...)...)
-	must(t, err)
+	out, err := cluster.Kubectl(expect.Bounded(t), append([]string{"apply", "--validate=strict"}, objects...)...)
+	expect.Must(t, err)
 	if strings.Contains(out, "Warning") {
 		t.Errorf("the API server warns:\n%s", out)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), expect.Patience)
 		defer cancel()
 		if _, err := cluster.Kubectl(ctx, append([]string{"delete"}, objects...)...); err != nil {
 			t.Error(err)
@@ -143,7 +144,7 @@ func makeNamespace(t *testing.T, name string) {
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 		"pod-security.kubernetes.io/enforce": "privileged", "pod-security.kubernetes.io/warn": "privileged",
 	}}}
-	eventually(t, "the namespace "+name, func(ctx context.Context) error { // one of an earlier test may be on its way out
+	expect.Eventually(t, "the namespace "+name, func(ctx context.Context) error { // one of an earlier test may be on its way out
 		_, err := namespaces.Create(ctx, object, metav1.CreateOptions{})
 		return err
 	})
@@ -168,7 +169,7 @@ func TestUnknownFlagsAreRefused(t *testing.T) {
 // them, and does nothing.
 func helped(t *testing.T, program string, args ...string) (string, error) {
 	t.Helper()
-	return cluster.Run(bounded(t), lab.ControlPlane, slices.Concat([]string{filepath.Join(programs, program)}, args, []string{"--help"})...)
+	return cluster.Run(expect.Bounded(t), lab.ControlPlane, slices.Concat([]string{filepath.Join(programs, program)}, args, []string{"--help"})...)
 }
 
 // running waits until the controllers of Kubernetes have made all pods of both
@@ -178,16 +179,16 @@ func helped(t *testing.T, program string, args ...string) (string, error) {
 func running(t *testing.T, namespace string) {
 	t.Helper()
 	client := cluster.Client()
-	deployment, err := client.AppsV1().Deployments(namespace).Get(bounded(t), product.CCM, metav1.GetOptions{})
-	must(t, err)
-	daemonSet, err := client.AppsV1().DaemonSets(namespace).Get(bounded(t), product.Announcer, metav1.GetOptions{})
-	must(t, err)
+	deployment, err := client.AppsV1().Deployments(namespace).Get(expect.Bounded(t), product.CCM, metav1.GetOptions{})
+	expect.Must(t, err)
+	daemonSet, err := client.AppsV1().DaemonSets(namespace).Get(expect.Bounded(t), product.Announcer, metav1.GetOptions{})
+	expect.Must(t, err)
 	for program, pod := range map[string]corev1.PodSpec{product.CCM: deployment.Spec.Template.Spec, product.Announcer: daemonSet.Spec.Template.Spec} {
 		if out, err := helped(t, program, pod.Containers[0].Args...); err != nil {
 			t.Errorf("%s does not take the arguments %q: %v\n%s", program, pod.Containers[0].Args, err, out)
 		}
 	}
-	eventually(t, "the pods of both programs", func(ctx context.Context) error {
+	expect.Eventually(t, "the pods of both programs", func(ctx context.Context) error {
 		sets, err := client.AppsV1().ReplicaSets(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -205,7 +206,7 @@ func running(t *testing.T, namespace string) {
 		}
 		return nil
 	})
-	eventually(t, "the check of the policy's expressions", func(ctx context.Context) error {
+	expect.Eventually(t, "the check of the policy's expressions", func(ctx context.Context) error {
 		policy, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, "ccm-baremetal-announcer", metav1.GetOptions{})
 		if err != nil {
 			return err

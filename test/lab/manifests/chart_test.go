@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab"
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/expect"
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
 )
 
@@ -35,24 +36,24 @@ announcer: {extraArgs: [--log-level=debug]}
 	apply(t, "-f", objects)
 	begin := time.Now()
 	p, err := product.Install(t.Context(), cluster, product.Options{Rendered: objects, Namespace: namespace, Nodes: []string{"n1", "n2"}, Out: t.Output()})
-	must(t, err)
-	t.Cleanup(func() { must(t, p.Stop(context.Background())) })
-	must(t, p.Ready(bounded(t)))
-	pods, err := cluster.RunPods(bounded(t), "charted", "web", "n1", "n2")
-	must(t, err)
-	t.Cleanup(func() { must(t, cluster.DeletePods(context.Background(), pods...)) })
-	s, err := cluster.CreateService(bounded(t), lab.LoadBalancer("charted", "web", "web"))
-	must(t, err)
+	expect.Must(t, err)
+	t.Cleanup(func() { expect.Must(t, p.Stop(context.Background())) })
+	expect.Must(t, p.Ready(expect.Bounded(t)))
+	pods, err := cluster.RunPods(expect.Bounded(t), "charted", "web", "n1", "n2")
+	expect.Must(t, err)
+	t.Cleanup(func() { expect.Must(t, cluster.DeletePods(context.Background(), pods...)) })
+	s, err := cluster.CreateService(expect.Bounded(t), lab.LoadBalancer("charted", "web", "web"))
+	expect.Must(t, err)
 	t.Cleanup(func() {
-		must(t, cluster.Client().CoreV1().Services(s.Namespace).Delete(context.Background(), s.Name, metav1.DeleteOptions{}))
+		expect.Must(t, cluster.Client().CoreV1().Services(s.Namespace).Delete(context.Background(), s.Name, metav1.DeleteOptions{}))
 	})
-	addresses, err := cluster.WaitIngress(bounded(t), s)
-	must(t, err)
-	eventually(t, "a request to the Service", func(ctx context.Context) error {
+	addresses, err := cluster.WaitIngress(expect.Bounded(t), s)
+	expect.Must(t, err)
+	expect.Eventually(t, "a request to the Service", func(ctx context.Context) error {
 		_, err := cluster.Get(ctx, lab.Client, "http://"+addresses[0].String()+"/")
 		return err
 	})
-	eventually(t, "the announcer's condition", func(ctx context.Context) error {
+	expect.Eventually(t, "the announcer's condition", func(ctx context.Context) error {
 		now, err := cluster.Client().CoreV1().Services(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -65,7 +66,7 @@ announcer: {extraArgs: [--log-level=debug]}
 		return fmt.Errorf("%+v", now.Status.Conditions)
 	})
 	log, err := cluster.Audit(begin)
-	must(t, err)
+	expect.Must(t, err)
 	for _, program := range []string{product.CCM, product.Announcer} {
 		mine := log.User(namespace + "/" + program)
 		if len(mine) == 0 {
@@ -85,8 +86,8 @@ func guarded(t *testing.T, namespace string, s *corev1.Service) {
 	config := cluster.RESTConfig()
 	config.BearerToken = token(t, namespace, product.Announcer)
 	client, err := kubernetes.NewForConfig(config)
-	must(t, err)
-	_, err = client.CoreV1().Services(s.Namespace).Patch(bounded(t), s.Name, types.MergePatchType,
+	expect.Must(t, err)
+	_, err = client.CoreV1().Services(s.Namespace).Patch(expect.Bounded(t), s.Name, types.MergePatchType,
 		[]byte(`{"status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.119"}]}}}`), metav1.PatchOptions{}, "status")
 	if err == nil || !strings.Contains(err.Error(), "an announcer does not choose addresses") {
 		t.Errorf("an announcer's account chose an address: %v", err)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab"
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/expect"
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
 )
 
@@ -67,60 +68,25 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// patience bounds every wait for what should take seconds.
-const patience = 2 * time.Minute
-
-func bounded(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// eventually waits until what is asked for is so.
-func eventually(t *testing.T, what string, ok func(ctx context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for {
-		err := ok(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, patience, err)
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-}
-
 // rendered writes what the chart makes of values in a namespace into a file, and
 // returns its path.
 func rendered(t *testing.T, namespace, values string) string {
 	t.Helper()
 	dir := t.TempDir()
 	given := filepath.Join(dir, "values.yaml")
-	must(t, os.WriteFile(given, []byte(values), 0o600))
-	cmd := exec.CommandContext(bounded(t), renderer, "-manifests", filepath.Join(root, "manifests"), "-chart", "-namespace", namespace, "-values", given)
+	expect.Must(t, os.WriteFile(given, []byte(values), 0o600))
+	cmd := exec.CommandContext(expect.Bounded(t), renderer, "-manifests", filepath.Join(root, "manifests"), "-chart", "-namespace", namespace, "-values", given)
 	text, err := cmd.Output()
-	must(t, err)
+	expect.Must(t, err)
 	path := filepath.Join(dir, "objects.yaml")
-	must(t, os.WriteFile(path, text, 0o600))
+	expect.Must(t, os.WriteFile(path, text, 0o600))
 	return path
 }
 
 // token returns one of a service account.
 func token(t *testing.T, namespace, account string) string {
 	t.Helper()
-	request, err := cluster.Client().CoreV1().ServiceAccounts(namespace).CreateToken(bounded(t), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(t, err)
+	request, err := cluster.Client().CoreV1().ServiceAccounts(namespace).CreateToken(expect.Bounded(t), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	expect.Must(t, err)
 	return request.Status.Token
 }
