@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,15 +35,15 @@ func whole(t *testing.T) {
 	must(t, installed.Ready(bounded(t)))
 	eventually(t, "every announcer to see all others", func(ctx context.Context) error {
 		for _, n := range names() {
-			page, err := installed.Debug(ctx, n, "/debug/plan")
+			page, err := debug(ctx, n)
 			if err != nil {
 				return err
 			}
-			if seen := membersOf(page); !slices.Equal(seen, names()) {
-				return fmt.Errorf("%s sees %v", n, seen)
+			if err := page.sees(names()...); err != nil {
+				return fmt.Errorf("%s: %w", n, err)
 			}
-			if down := linksDown(page); len(down) > 0 {
-				return fmt.Errorf("%s knows of links that are down on %v", n, down)
+			if i := slices.IndexFunc(page.World.Members, debugMember.linkDown); i >= 0 {
+				return fmt.Errorf("%s knows of links that are down: %+v", n, page.World.Members[i])
 			}
 		}
 		return nil
@@ -61,30 +60,6 @@ func startMissing(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// membersOf returns the live announcers that are not passive, by a debug page,
-// sorted.
-func membersOf(page string) []string {
-	var plan struct {
-		World struct {
-			Members []struct {
-				Name    string
-				Passive bool
-			}
-		}
-	}
-	if err := json.Unmarshal([]byte(page), &plan); err != nil {
-		return []string{err.Error()}
-	}
-	var all []string
-	for _, m := range plan.World.Members {
-		if !m.Passive {
-			all = append(all, m.Name)
-		}
-	}
-	slices.Sort(all)
-	return all
 }
 
 // single waits until exactly one MAC has answered for a whole second after a

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -142,29 +141,4 @@ func packetSockets(t *testing.T, node string) int {
 	text, err := cluster.Run(bounded(t), node, "cat", "/proc/net/packet")
 	must(t, err)
 	return strings.Count(text, "\n") - 1 // the first line is a heading
-}
-
-// linksDown names the members one of whose links does not count as up, by a
-// debug page. A link that was plugged in again counts after five seconds.
-func linksDown(page string) []string {
-	var plan struct {
-		World struct {
-			Members []struct {
-				Name  string
-				Links []struct{ Up bool }
-			}
-		}
-	}
-	if err := json.Unmarshal([]byte(page), &plan); err != nil {
-		return []string{err.Error()}
-	}
-	var all []string
-	for _, m := range plan.World.Members {
-		for _, l := range m.Links {
-			if !l.Up {
-				all = append(all, m.Name)
-			}
-		}
-	}
-	return all
 }

@@ -120,12 +120,12 @@ func TestGossipAloneMakesNoTwoOwners(t *testing.T) {
 // aloneEach reports an announcer that sees others.
 func aloneEach(ctx context.Context) error {
 	for _, n := range names() {
-		page, err := installed.Debug(ctx, n, "/debug/plan")
+		page, err := debug(ctx, n)
 		if err != nil {
 			return err
 		}
-		if seen := membersOf(page); !slices.Equal(seen, []string{n}) {
-			return fmt.Errorf("%s sees %v", n, seen)
+		if err := page.sees(n); err != nil {
+			return fmt.Errorf("%s: %w", n, err)
 		}
 	}
 	return nil

@@ -3,7 +3,6 @@ package e2e
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -237,73 +236,16 @@ func podsAreReady(ctx context.Context) error { return countReady(ctx, nodes) }
 func announcersAgree(ctx context.Context) error {
 	configs := map[string][]string{} // who acts on which
 	for _, n := range names() {
-		page, err := installed.Debug(ctx, n, "/debug/plan")
+		page, err := debug(ctx, n)
 		if err != nil {
 			return fmt.Errorf("%s: %w", n, err)
 		}
-		if err := idle(page, configs); err != nil {
+		if err := page.idle(configs); err != nil {
 			return fmt.Errorf("%s: %w", n, err)
 		}
 	}
 	if len(configs) != 1 {
 		return fmt.Errorf("the announcers act on different configurations: %v", configs)
-	}
-	return nil
-}
-
-// idle says what is not as it should be on a debug page of an announcer, and
-// adds to configs which member acts on which.
-func idle(page string, configs map[string][]string) error {
-	type member struct {
-		Name, Config, Unfit                       string
-		Passive, Draining, Settling, Stale, NoAPI bool
-		Links                                     []struct{ Up bool }
-	}
-	var plan struct {
-		Error, Document string
-		ObserveOnly     bool
-		Answering, BGP  []json.RawMessage
-		World           struct {
-			Isolated bool
-			Services []struct{ Namespace, Name string }
-			Members  []member
-			Nodes    []struct {
-				Name         string
-				Drain, Ready bool
-			}
-		}
-	}
-	if err := json.Unmarshal([]byte(page), &plan); err != nil {
-		return err
-	}
-	w := plan.World
-	switch {
-	case plan.Error != "" || plan.ObserveOnly || w.Isolated:
-		return fmt.Errorf("error %q, only observes: %v, isolated: %v", plan.Error, plan.ObserveOnly, w.Isolated)
-	case plan.Document != document:
-		return fmt.Errorf("it acts on\n%s", plan.Document)
-	case len(w.Services)+len(plan.Answering)+len(plan.BGP) > 0:
-		return fmt.Errorf("it knows the Services %v, answers for %s, and has the sessions %s", w.Services, plan.Answering, plan.BGP)
-	}
-	var members, known []string
-	for _, m := range w.Members {
-		members = append(members, m.Name)
-		down := slices.ContainsFunc(m.Links, func(l struct{ Up bool }) bool { return !l.Up })
-		if m.Passive || m.Draining || m.Settling || m.Stale || m.NoAPI || m.Unfit != "" || down {
-			return fmt.Errorf("it sees %+v", m)
-		}
-		if !slices.Contains(configs[m.Config], m.Name) {
-			configs[m.Config] = append(configs[m.Config], m.Name)
-		}
-	}
-	for _, n := range w.Nodes {
-		known = append(known, n.Name)
-		if n.Drain || !n.Ready {
-			return fmt.Errorf("it knows of the node %+v", n)
-		}
-	}
-	if !sameNames(members, names()) || !sameNames(known, names()) {
-		return fmt.Errorf("it sees the members %v and the nodes %v", members, known)
 	}
 	return nil
 }
