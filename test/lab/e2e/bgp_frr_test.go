@@ -43,7 +43,7 @@ func TestServiceByFRR(t *testing.T) {
 	startSidecars(t)
 	givePassword(t)
 	t.Cleanup(func() { forgetPassword(t) })
-	defer restoreDocument(t, router) // not a Cleanup: the context of the test ends before those
+	defer restoreDocument(t, router) // before what the test has made goes
 	defer startMissing(t)
 	must(t, installed.Configure(bounded(t), frrBackendDocument))
 	inForce(t, frrBackendDocument)

@@ -48,7 +48,7 @@ func TestServiceByFRRK8s(t *testing.T) {
 	atRest(t)
 	makeFRRK8sNamespace(t)
 	overlay(t, "bgp-frr-k8s")
-	defer func() { // not a Cleanup: the context of the test ends before those
+	defer func() { // before what the test has made goes
 		must(t, installed.Configure(context.Background(), document))
 		inForce(t, document)
 		startMissing(t)

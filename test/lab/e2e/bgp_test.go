@@ -44,7 +44,7 @@ var routed = []string{"n1", "n2", "n3"}
 func TestRoutedService(t *testing.T) {
 	atRest(t)
 	router := newFRR(t)
-	defer restoreDocument(t, router) // not a Cleanup: the context of the test ends before those
+	defer restoreDocument(t, router) // before what the test has made goes
 	defer startMissing(t)
 	t.Cleanup(func() { forgetPassword(t) })
 	configureRoutes(t, "")
@@ -135,7 +135,7 @@ func toldWithCommunity(t *testing.T, router *frr, vip netip.Addr) {
 // With policy Local the routers use the nodes with endpoints, and every request
 // is answered by a pod of the node that it came through.
 func localPolicyFollowsEndpoints(t *testing.T, router *frr, s *corev1.Service, vip netip.Addr, pods []lab.Pod) {
-	defer func() { // not a Cleanup: the context of the test ends before those
+	defer func() { // the next part begins with this one undone
 		must(t, cluster.SetPodReady(bounded(t), pods[2], true))
 		patch(t, s, `{"spec":{"externalTrafficPolicy":"Cluster"}}`)
 		router.waitForwards(vip, routed...)
