@@ -140,7 +140,7 @@ func serving(t *testing.T, namespace string) (*corev1.Service, netip.Addr, *obse
 func reachable(t *testing.T, a netip.Addr) {
 	t.Helper()
 	eventually(t, "a request through "+a.String()+" to be answered", func(ctx context.Context) error {
-		_, err := cluster.Get(ctx, lab.Client, "http://"+a.String()+"/")
+		_, err := cluster.Get(ctx, lab.Client, "http://"+netip.AddrPortFrom(a, 80).String()+"/")
 		return err
 	})
 }

@@ -27,12 +27,12 @@ const speakerOn = "n2"
 // A foreigner is a cluster in which MetalLB serves Services: its resources, the
 // addresses in their status, and a node that answers for them.
 type foreigner struct {
-	t         *testing.T
-	services  []*corev1.Service
-	addresses []string                        // of the Services, in their order
-	seen      map[string]*observe.Observation // by address
-	owners    map[string]string               // by address, as a rehearsal has said
-	config    string                          // the document, as a file
+	t        *testing.T
+	services []*corev1.Service
+	has      [][]netip.Addr                      // of the Services, in their order
+	seen     map[netip.Addr]*observe.Observation // by address
+	owners   map[netip.Addr]string               // by address, as a rehearsal has said
+	config   string                              // the document, as a file
 }
 
 // TestTakeOverFromMetalLB does what docs/migrate.md says, step by step: import,
@@ -71,41 +71,54 @@ func reinstall(t *testing.T) {
 	inForce(t, document)
 }
 
-// metalLB makes a cluster that has never seen us, and has MetalLB.
-func metalLB(t *testing.T) *foreigner {
+// forgetUs makes the cluster one that has never seen us.
+func forgetUs(t *testing.T) {
 	t.Helper()
-	maps := cluster.Client().CoreV1().ConfigMaps(product.Namespace)
-	for _, name := range []string{product.ConfigMap, product.Accepted} {
-		if err := maps.Delete(bounded(t), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	gone := func(err error) {
+		t.Helper()
+		if err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
 	}
-	must(t, cluster.Client().CoreV1().Secrets(product.Namespace).Delete(bounded(t), product.Secret, metav1.DeleteOptions{}))
+	for _, name := range []string{product.ConfigMap, product.Accepted} {
+		gone(cluster.Client().CoreV1().ConfigMaps(product.Namespace).Delete(bounded(t), name, metav1.DeleteOptions{}))
+	}
+	gone(cluster.Client().CoreV1().Secrets(product.Namespace).Delete(bounded(t), product.Secret, metav1.DeleteOptions{}))
+	gone(cluster.Client().CoordinationV1().Leases(product.Namespace).Delete(bounded(t), product.CCM, metav1.DeleteOptions{}))
+}
+
+// metalLBResources makes the kinds of MetalLB known until the test ends. It waits
+// until those of the test before are gone.
+func metalLBResources(t *testing.T) {
+	t.Helper()
+	kubectl(t, "delete", "--ignore-not-found", "--timeout=60s", "-f", "testdata/metallb.yaml")
 	kubectl(t, "apply", "-f", "testdata/metallb.yaml")
 	t.Cleanup(func() {
-		if _, err := cluster.Kubectl(context.Background(), "delete", "--wait=false", "-f", "testdata/metallb.yaml"); err != nil {
+		if _, err := cluster.Kubectl(bounded(t), "delete", "--wait=false", "-f", "testdata/metallb.yaml"); err != nil {
 			t.Error(err)
 		}
 	})
-	kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/ipaddresspools.metallb.io", "crd/l2advertisements.metallb.io")
+	kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+}
+
+// metalLB makes a cluster that has never seen us, and has MetalLB.
+func metalLB(t *testing.T) *foreigner {
+	t.Helper()
+	forgetUs(t)
+	metalLBResources(t)
 	kubectl(t, "apply", "-f", "testdata/metallb-pool.yaml")
-	f := &foreigner{t: t, seen: map[string]*observe.Observation{}, owners: map[string]string{}}
+	f := &foreigner{t: t, seen: map[netip.Addr]*observe.Observation{}, owners: map[netip.Addr]string{}}
 	serve(t, "takeover", "web")
-	var all []netip.Addr
-	for i, text := range []string{"198.51.100.160", "198.51.100.161", "198.51.100.165"} {
-		s := lab.LoadBalancer("takeover", fmt.Sprintf("s%d", i), "web")
-		s.Annotations = map[string]string{"metallb.io/ip-allocated-from-pool": "old-pool"}
-		s = create(t, s)
-		must(t, cluster.SetIngress(bounded(t), s, netip.MustParseAddr(text)))
-		f.services, f.addresses, all = append(f.services, s), append(f.addresses, text), append(all, netip.MustParseAddr(text))
+	for i, texts := range [][]string{{"198.51.100.160"}, {"198.51.100.161"}, {"198.51.100.165", "2001:db8:51::1:65"}} {
+		f.serves(fmt.Sprintf("s%d", i), texts...)
 	}
 	f.speak(true)
 	t.Cleanup(func() { f.t = t; f.speak(false) })
-	w, err := cluster.Watch(lab.Client, askEvery, all...)
+	w, err := cluster.Watch(lab.Client, askEvery, f.addresses()...)
 	must(t, err)
 	t.Cleanup(func() { must(t, w.Close()) })
-	for _, a := range all {
-		f.seen[a.String()] = w.Of(a)
+	for _, a := range f.addresses() {
+		f.seen[a] = w.Of(a)
 		_, err := w.Of(a).WaitReply(bounded(t), time.Time{})
 		must(t, err)
 		reachable(t, a)
@@ -113,23 +126,50 @@ func metalLB(t *testing.T) *foreigner {
 	return f
 }
 
+// serves makes a Service that has addresses from MetalLB, one of each family.
+func (f *foreigner) serves(name string, texts ...string) {
+	f.t.Helper()
+	s := lab.LoadBalancer("takeover", name, "web")
+	s.Annotations = map[string]string{"metallb.io/ip-allocated-from-pool": "old-pool"}
+	if len(texts) > 1 {
+		s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack)
+		s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	}
+	var has []netip.Addr
+	for _, text := range texts {
+		has = append(has, netip.MustParseAddr(text))
+	}
+	s = create(f.t, s)
+	must(f.t, cluster.SetIngress(bounded(f.t), s, has...))
+	f.services, f.has = append(f.services, s), append(f.has, has)
+}
+
+// addresses returns those of all Services.
+func (f *foreigner) addresses() []netip.Addr { return slices.Concat(f.has...) }
+
 func kubectl(t *testing.T, args ...string) {
 	t.Helper()
 	_, err := cluster.Kubectl(bounded(t), args...)
 	must(t, err)
 }
 
-// speak makes the kernel of a node answer ARP for the addresses, or end that.
-// As with a speaker they are on no link: the node forwards what comes for them.
+// speak makes the kernel of a node answer ARP and NDP for the addresses, or end
+// that. As with a speaker they are on no link: the node forwards what comes for
+// them.
 func (f *foreigner) speak(on bool) {
 	f.t.Helper()
-	verb, script := "del", ""
+	verb, script := "del", "sysctl -qw net.ipv6.conf.eth0.proxy_ndp=0\n"
 	if on {
 		verb = "add"
-		script = "ip link add old0 type veth peer name old1\nip link set old0 up\nip link set old1 up\nsysctl -qw net.ipv4.neigh.eth0.proxy_delay=0\n"
+		script = "ip link add old0 type veth peer name old1\nip link set old0 up\nip link set old1 up\n" +
+			"sysctl -qw net.ipv4.neigh.eth0.proxy_delay=0 net.ipv6.neigh.eth0.proxy_delay=0 net.ipv6.conf.eth0.proxy_ndp=1\n"
 	}
-	for _, a := range f.addresses {
-		script += fmt.Sprintf("ip neigh %s proxy %s dev eth0\nip rule %s to %s lookup 100 pref 100\n", verb, a, verb, a)
+	for _, a := range f.addresses() {
+		script += fmt.Sprintf("ip neigh %s proxy %s dev eth0\n", verb, a)
+		if a.Is6() {
+			continue // the kernel answers NDP for it wherever its route is
+		}
+		script += fmt.Sprintf("ip rule %s to %s lookup 100 pref 100\n", verb, a)
 		if on {
 			script += fmt.Sprintf("ip route replace %s/32 dev old0 table 100\n", a)
 		}
@@ -153,7 +193,7 @@ func (f *foreigner) importIt() {
 		Losses, Services []json.RawMessage
 		InUse            int
 	}
-	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 || got.InUse != len(f.services) || len(got.Losses)+len(got.Services) > 0 {
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 || got.InUse != len(f.addresses()) || len(got.Losses)+len(got.Services) > 0 {
 		f.t.Fatalf("exit code %d, %v:\n%s", code, err, out)
 	}
 	f.config = filepath.Join(cluster.Dir(), "takeover.yaml")
@@ -205,11 +245,11 @@ func (f *foreigner) rehearse() {
 }
 
 // agreed waits until the observers on all nodes name one owner of an address.
-func (f *foreigner) agreed(address string) (owner string) {
-	eventually(f.t, "an owner of "+address, func(ctx context.Context) error {
+func (f *foreigner) agreed(address netip.Addr) (owner string) {
+	eventually(f.t, "an owner of "+address.String(), func(ctx context.Context) error {
 		said := map[string]bool{}
 		for _, node := range names() {
-			out, err := installed.Ask(ctx, node, "explain", address, "-o", "json")
+			out, err := installed.Ask(ctx, node, "explain", address.String(), "-o", "json")
 			if err != nil {
 				return fmt.Errorf("on %s: %w: %s", node, err, out)
 			}
@@ -238,19 +278,22 @@ func (f *foreigner) startController() {
 		_, err := installed.StartCCM(i)
 		must(f.t, err)
 	}
-	for _, s := range f.services {
+	for i, s := range f.services {
+		var want []string
+		for _, a := range f.has[i] {
+			want = append(want, fmt.Sprintf("%s from pool %q", a, "old-pool"))
+		}
 		eventually(f.t, s.Name+" to be adopted", func(context.Context) error {
-			now := get(f.t, s)
-			c := condition(now)
-			if c == nil || c.Status != metav1.ConditionTrue || !strings.HasPrefix(c.Message, now.Status.LoadBalancer.Ingress[0].IP) {
+			c := condition(get(f.t, s))
+			if c == nil || c.Status != metav1.ConditionTrue || c.Message != strings.Join(want, "; ") {
 				return fmt.Errorf("its condition is %+v", c)
 			}
 			return nil
 		})
 	}
 	f.unchanged()
-	if got := len(allocations(f.t).Holders); got != len(f.services) {
-		f.t.Errorf("%d Services hold an address", got)
+	if got := len(allocations(f.t).Holders); got != len(f.addresses()) {
+		f.t.Errorf("%d addresses are held", got)
 	}
 	f.answeredBy(began, time.Now(), speakerOn)
 }
@@ -259,7 +302,7 @@ func (f *foreigner) startController() {
 func (f *foreigner) switchOver() {
 	var echoes []*observe.Echo
 	for address := range f.seen {
-		e, err := cluster.Echo(bounded(f.t), lab.Client, netip.AddrPortFrom(netip.MustParseAddr(address), lab.PodUDPPort), 100)
+		e, err := cluster.Echo(bounded(f.t), lab.Client, netip.AddrPortFrom(address, lab.PodUDPPort), 100)
 		must(f.t, err)
 		echoes = append(echoes, e)
 	}
@@ -273,7 +316,7 @@ func (f *foreigner) switchOver() {
 	for address, o := range f.seen {
 		host, err := cluster.Host(f.owners[address])
 		must(f.t, err)
-		eventually(f.t, f.owners[address]+" to answer for "+address, func(context.Context) error {
+		eventually(f.t, f.owners[address]+" to answer for "+address.String(), func(context.Context) error {
 			if macs := o.MACs(time.Now().Add(-time.Second), time.Now()); !slices.Equal(macs, []string{host.MAC}) {
 				return fmt.Errorf("%v answer", macs)
 			}
@@ -288,7 +331,7 @@ func (f *foreigner) switchOver() {
 		loss := e.Stop(time.Second)
 		lost, longest = lost+len(loss.Lost), max(longest, loss.Longest)
 	}
-	f.t.Logf("no ARP reply for %s; %d datagrams lost, for %s at most; all addresses where the rehearsal had them after %s", gap, lost, longest, took)
+	f.t.Logf("no reply to ARP or NDP for %s; %d datagrams lost, for %s at most; all addresses where the rehearsal had them after %s", gap, lost, longest, took)
 	if longest > gap+time.Second {
 		f.t.Errorf("datagrams were lost for %s, and nobody answered for %s only", longest, gap)
 	}
@@ -305,8 +348,8 @@ func (f *foreigner) goBack() {
 	time.Sleep(time.Second)
 	f.answeredBy(began, time.Now(), speakerOn)
 	f.unchanged()
-	for _, s := range f.services {
-		reachable(f.t, netip.MustParseAddr(get(f.t, s).Status.LoadBalancer.Ingress[0].IP))
+	for _, a := range f.addresses() {
+		reachable(f.t, a)
 	}
 }
 
@@ -323,13 +366,12 @@ func (f *foreigner) answeredBy(from, to time.Time, name string) {
 	}
 }
 
-// unchanged fails the test unless each Service shows the address that it had.
+// unchanged fails the test unless each Service shows the addresses that it had.
 func (f *foreigner) unchanged() {
 	f.t.Helper()
-	for _, s := range f.services {
-		ingress := get(f.t, s).Status.LoadBalancer.Ingress
-		if len(ingress) != 1 || f.seen[ingress[0].IP] == nil {
-			f.t.Errorf("%s has %v now", s.Name, ingress)
+	for i, s := range f.services {
+		if got, err := lab.Ingress(get(f.t, s)); err != nil || !slices.Equal(got, f.has[i]) {
+			f.t.Errorf("%s has %v now (%v), and had %v", s.Name, got, err, f.has[i])
 		}
 	}
 }
