@@ -24,6 +24,9 @@ type backend interface {
 // reloader is a backend that gives somebody else a configuration.
 type reloader interface{ Writes() uint64 }
 
+// yielder is a backend that goes on with routers that are another's by now.
+type yielder interface{ Yield(others []plan.Peering) }
+
 // routers is the backends by name, all of which are there: a document may
 // choose another one at any time. It is not changed.
 type routers map[config.Backend]backend
@@ -37,6 +40,9 @@ func (r routers) Set(want []plan.Peering) {
 	}
 	for name, b := range r {
 		b.Set(parts[name])
+		if y, ok := b.(yielder); ok {
+			y.Yield(slices.DeleteFunc(slices.Clone(want), func(w plan.Peering) bool { return w.Backend == name }))
+		}
 	}
 }
 

@@ -34,16 +34,29 @@ func (f *fakeBackend) Sessions() []bgp.Session {
 	return out
 }
 
+// yieldingBackend remembers whose routers are another's.
+type yieldingBackend struct {
+	fakeBackend
+	yielded []string
+}
+
+func (y *yieldingBackend) Yield(others []plan.Peering) {
+	y.yielded = nil
+	for _, w := range others {
+		y.yielded = append(y.yielded, w.Peer.Name)
+	}
+}
+
 // A document that chooses another backend makes the one before take leave.
 func TestEachBackendGetsItsOwnPeeringsAndNothingWhenItIsNotChosen(t *testing.T) {
-	one, two := &fakeBackend{}, &fakeBackend{}
+	one, two := &yieldingBackend{}, &fakeBackend{}
 	all := routers{config.Embedded: one, config.FRR: two}
 	peering := func(b config.Backend, name string) plan.Peering {
 		return plan.Peering{Backend: b, Peer: config.Peer{Name: name}}
 	}
 	all.Set([]plan.Peering{peering(config.Embedded, "b"), peering(config.FRR, "a")})
-	if !slices.Equal(one.peers, []string{"b"}) || !slices.Equal(two.peers, []string{"a"}) {
-		t.Errorf("got %q and %q", one.peers, two.peers)
+	if !slices.Equal(one.peers, []string{"b"}) || !slices.Equal(two.peers, []string{"a"}) || !slices.Equal(one.yielded, []string{"a"}) {
+		t.Errorf("got %q and %q, and yielded %q", one.peers, two.peers, one.yielded)
 	}
 	if s := all.Sessions(); len(s) != 2 || s[0].Peer != "a" || s[1].Peer != "b" {
 		t.Errorf("got %v", s)

@@ -48,10 +48,11 @@ func (p *peer) connect() error {
 	if err == nil {
 		stopWatching() // from here on the session takes leave by itself
 		err = s.serve()
-		p.kept = time.Now()
+		kept := time.Now()
 		if s.t.restart && !errors.Is(err, errFarewell) {
-			p.kept = p.kept.Add(p.config.GracefulRestart)
+			kept = kept.Add(p.config.GracefulRestart)
 		}
+		p.ended(kept)
 	}
 	if p.leftBeforeUp(ctx) {
 		return errFarewell
@@ -68,7 +69,7 @@ func (p *peer) begin(cancel context.CancelFunc) {
 		p.state.State, p.state.Since = Connecting, time.Now()
 	}
 	p.attempt = cancel
-	if p.ending != staying {
+	if p.over() {
 		cancel()
 	}
 }

@@ -19,6 +19,7 @@ type ending int
 const (
 	staying  ending = iota
 	removed         // not wanted any more
+	replaced        // nor in that way: another session with the router follows
 	stopping        // the announcer ends
 )
 
@@ -37,6 +38,10 @@ type peer struct {
 	ending ending
 	state  Session
 
+	// kept is until when the router may keep routes of ours while there is no
+	// session (RFC 4724, section 4.2).
+	kept time.Time
+
 	// attempt ends an attempt to bring the session up.
 	attempt context.CancelFunc
 
@@ -45,10 +50,6 @@ type peer struct {
 	fresh    bool   // no session has come up since the process started
 
 	since time.Time // when the session came up that there is, or was last; zero: the last attempt brought none
-
-	// kept is until when the router may keep routes of ours while there is no
-	// session.
-	kept time.Time
 }
 
 func newPeer(o Options, w plan.Peering) *peer {
@@ -75,15 +76,75 @@ func (p *peer) set(w plan.Peering) {
 	p.wake()
 }
 
-// end makes the session end. One that is not up yet is given up at once.
+// end makes the session end. One that is not up yet is given up at once, unless
+// it has a router to take leave of.
 func (p *peer) end(how ending) {
 	p.mu.Lock()
 	p.ending = how
-	if p.attempt != nil && (p.state.State == Connecting || p.state.State == Opening) {
+	if p.attempt != nil && p.over() && (p.state.State == Connecting || p.state.State == Opening) {
 		p.attempt()
 	}
 	p.mu.Unlock()
 	p.wake()
+}
+
+// over tells whether the end has come and no session is worth an attempt any
+// more: the router keeps nothing, or what it keeps is for another session to
+// replace, be it the next announcer's. The mutex is held.
+func (p *peer) over() bool {
+	switch p.ending {
+	case staying:
+		return false
+	case removed:
+		return !p.keeps()
+	case stopping:
+		return p.want.Leaving == "" || !p.keeps()
+	}
+	return true
+}
+
+// keeps tells whether the router may keep routes of ours. The mutex is held.
+func (p *peer) keeps() bool { return time.Now().Before(p.kept) }
+
+// idle tells whether there is nothing for now that the router could be told:
+// this node advertises nothing any more, and the router keeps nothing from
+// before. The mutex is held.
+func (p *peer) idle() bool { return p.want.Leaving != "" && !p.keeps() }
+
+// outlook returns what is wanted now, and whether sessions are over or idle.
+func (p *peer) outlook() (w plan.Peering, over, idle bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.want, p.ctx.Err() != nil || p.over(), p.idle()
+}
+
+// hurried tells whether the next attempt, or the end of all, is not worth a
+// pause.
+func (p *peer) hurried() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ending != staying || p.idle()
+}
+
+// ended notes until when the router may keep routes, now that the session is
+// down.
+func (p *peer) ended(kept time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept = kept
+}
+
+// inherit takes on what the router may keep of an earlier session with it, which
+// is over.
+func (p *peer) inherit(old *peer) {
+	old.mu.Lock()
+	kept := old.kept
+	old.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if kept.After(p.kept) {
+		p.kept = kept
+	}
 }
 
 func (p *peer) wake() {
@@ -142,12 +203,12 @@ func (p *peer) run() {
 	defer p.cancel()
 	pause := firstPause
 	for {
-		w, ending := p.wanted()
+		w, over, idle := p.outlook()
 		switch {
-		case ending != staying || p.ctx.Err() != nil:
+		case over:
 			p.enter(Left, "")
 			return
-		case p.unheard(w):
+		case idle:
 			p.enter(Left, string(w.Leaving))
 			p.wait(nil)
 			continue
@@ -166,10 +227,6 @@ func (p *peer) run() {
 	}
 }
 
-// unheard tells whether there is nothing that a router could be told: this node
-// advertises nothing any more, and the router keeps nothing from before.
-func (p *peer) unheard(w plan.Peering) bool { return w.Leaving != "" && !time.Now().Before(p.kept) }
-
 // wait returns when the time is over, the session must end, or, without a
 // time, when something changes.
 func (p *peer) wait(over <-chan time.Time) {
@@ -180,8 +237,7 @@ func (p *peer) wait(over <-chan time.Time) {
 		case <-p.ctx.Done():
 			return
 		case <-p.kick:
-			w, ending := p.wanted()
-			if over == nil || ending != staying || p.unheard(w) {
+			if over == nil || p.hurried() {
 				return
 			}
 		}

@@ -41,8 +41,8 @@ func TestRouterThatKeepsRoutesLosesThoseThatGoLast(t *testing.T) {
 
 var avoid = []byte{0xc0, byte(wire.BGP_ATTR_TYPE_COMMUNITIES), 4, 0xff, 0xff, 0, 0} // graceful-shutdown
 
-// takesLeave reads what a router hears of a node that drains.
-func (f *far) takesLeave() {
+// takesLeave reads what a router hears of a node that leaves it.
+func (f *far) takesLeave(subcode uint8) {
 	f.t.Helper()
 	if body := f.expect(wire.BGP_MSG_UPDATE); !bytes.Contains(body, avoid) {
 		f.t.Errorf("got %x, want routes to be avoided", body)
@@ -53,7 +53,7 @@ func (f *far) takesLeave() {
 	if _, withdrawn := prefixesIn(f.t, f.expect(wire.BGP_MSG_UPDATE)); !slices.Equal(withdrawn, []string{"198.51.100.1/32"}) {
 		f.t.Errorf("withdrawn: %v", withdrawn)
 	}
-	f.expectNotification(wire.BGP_ERROR_CEASE, wire.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN)
+	f.expectNotification(wire.BGP_ERROR_CEASE, subcode)
 }
 
 func draining(kept time.Duration) plan.Peering {
@@ -69,7 +69,7 @@ func TestDrainReachesRoutersThatKeepRoutesOverARestart(t *testing.T) {
 		s.Set([]plan.Peering{draining(2 * time.Minute)})
 		f := <-ends
 		f.answer(graceful())
-		f.takesLeave()
+		f.takesLeave(wire.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN)
 		synctest.Wait()
 		if got := s.Sessions()[0]; got.State != bgp.Left || got.Why != string(plan.Draining) {
 			t.Errorf("got %s because of %q", got.State, got.Why)
@@ -79,20 +79,12 @@ func TestDrainReachesRoutersThatKeepRoutesOverARestart(t *testing.T) {
 
 func TestDrainReachesRoutersThatKeepRoutesOfALostSession(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
-		s.Set([]plan.Peering{peering("r1", "192.0.2.1", keptFor(2*time.Minute), "198.51.100.1/32")})
+		w := lose(t, s, ends)
+		w.Leaving = plan.Draining
+		s.Set([]plan.Peering{w})
 		f := <-ends
 		f.answer(graceful())
-		go io.Copy(io.Discard, f)
-		for range 60 { // for longer than the announcer before counts
-			time.Sleep(3 * time.Second)
-			f.write(framed(wire.BGP_MSG_KEEPALIVE))
-		}
-		f.Close()
-		synctest.Wait()
-		s.Set([]plan.Peering{draining(2 * time.Minute)})
-		f = <-ends
-		f.answer(graceful())
-		f.takesLeave()
+		f.takesLeave(wire.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN)
 	})
 }
 

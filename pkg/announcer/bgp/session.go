@@ -226,9 +226,12 @@ func (s *session) depart() error {
 	if err := s.tell(nil); err != nil {
 		return s.cause(err)
 	}
-	subcode := uint8(bgp.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN)
-	if ending == removed {
+	subcode := uint8(bgp.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN) // RFC 4486, section 4
+	switch ending {
+	case removed:
 		subcode = bgp.BGP_ERROR_SUB_PEER_DECONFIGURED
+	case replaced:
+		subcode = bgp.BGP_ERROR_SUB_OTHER_CONFIGURATION_CHANGE
 	}
 	s.notify(bgp.BGP_ERROR_CEASE, subcode, nil)
 	s.p.o.Log.Info("BGP session closed", "peer", s.p.config.Name, "address", s.p.config.Address, "because", string(w.Leaving))

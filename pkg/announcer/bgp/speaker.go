@@ -63,46 +63,64 @@ func (s *Speaker) Set(want []plan.Peering) {
 	if s.left {
 		return
 	}
-	wanted := map[string]bool{}
+	wanted := map[string]plan.Peering{}
 	for _, w := range want {
-		name := w.Peer.Name
-		wanted[name] = true
-		switch p := s.peers[name]; {
-		case p == nil:
-			s.peers[name] = s.start(w)
-		case roster.SameSession(p.config, w.Peer):
-			p.set(w)
-		default:
-			s.retire(p)
-			s.peers[name] = s.start(w)
-		}
+		wanted[w.Peer.Name] = w
 	}
 	for name, p := range s.peers {
-		if !wanted[name] {
-			delete(s.peers, name)
-			s.retire(p)
+		if w, ok := wanted[name]; ok && roster.SameSession(p.config, w.Peer) {
+			p.set(w)
+			continue
+		}
+		delete(s.peers, name)
+		s.retire(p)
+	}
+	for name, w := range wanted {
+		if s.peers[name] == nil {
+			s.peers[name] = s.start(w)
 		}
 	}
 }
 
 // start makes a session. If an earlier one with the same router is still
 // taking leave, the new one waits for it: a router refuses a second connection.
+// What the router keeps of one that is down is the new one's to replace.
 func (s *Speaker) start(w plan.Peering) *peer {
-	var before []*peer
-	for old := range s.gone {
-		if old.router() == w.Peer.Address {
-			before = append(before, old)
-		}
-	}
+	before := s.replaced(w)
 	p := newPeer(s.o, w)
 	go func() {
 		defer close(p.done)
 		for _, old := range before {
 			<-old.done
+			p.inherit(old)
 		}
 		p.run()
 	}()
 	return p
+}
+
+// replaced returns those that take leave of a router with which another session
+// begins. They make no more attempts.
+func (s *Speaker) replaced(by plan.Peering) []*peer {
+	var out []*peer
+	for old := range s.gone {
+		if old.router() == by.Peer.Address {
+			old.end(replaced)
+			out = append(out, old)
+		}
+	}
+	return out
+}
+
+// Yield says that other Speakers of the node have these sessions: no more
+// attempts are made to take leave of their routers, which would take them for
+// restarts of those sessions (RFC 4724, section 4.2).
+func (s *Speaker) Yield(others []plan.Peering) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range others {
+		s.replaced(w)
+	}
 }
 
 // retire takes leave of a router that is not wanted any more, or not in that
@@ -162,7 +180,7 @@ func (s *Speaker) Close() {
 }
 
 // Sessions returns the state of all sessions, sorted by the peer's name; those
-// that take leave of a router come too, unless another has its name.
+// that have to take leave of a router come too, unless another has its name.
 func (s *Speaker) Sessions() []Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,11 +188,22 @@ func (s *Speaker) Sessions() []Session {
 	for _, p := range s.peers {
 		out = append(out, p.session())
 	}
+	var attempts []Session
 	for p := range s.gone {
-		if state := p.session(); state.State == Leaving && s.peers[state.Peer] == nil {
+		switch state := p.session(); state.State {
+		case Left:
+		case Leaving:
 			out = append(out, state)
+		default:
+			state.Why = strings.TrimSuffix(keepsRoutes+state.Why, ": ")
+			attempts = append(attempts, state)
 		}
 	}
-	slices.SortFunc(out, func(a, b Session) int { return strings.Compare(a.Peer, b.Peer) })
-	return out
+	out = append(out, attempts...)
+	slices.SortStableFunc(out, func(a, b Session) int { return strings.Compare(a.Peer, b.Peer) })
+	return slices.CompactFunc(out, func(a, b Session) bool { return a.Peer == b.Peer })
 }
+
+// keepsRoutes is why there are attempts to connect to a router that is not
+// wanted any more.
+const keepsRoutes = "removed, but the router may keep routes of ours: "
