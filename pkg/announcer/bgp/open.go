@@ -47,6 +47,7 @@ func (p *peer) openMessage(restarting bool) (*bgp.BGPMessage, error) {
 			// The kernel forwards whether the announcer lives or not.
 			kept = append(kept, bgp.NewCapGracefulRestartTuple(families[f], true))
 		}
+		// Without the N bit (RFC 8538): a NOTIFICATION ends it, as leaves and dead nodes need.
 		capabilities = append(capabilities, bgp.NewCapGracefulRestart(restarting, false, uint16(c.GracefulRestart/time.Second), kept))
 	}
 	capabilities = append(capabilities, bgp.NewCapFourOctetASNumber(c.LocalASN))

@@ -109,6 +109,7 @@ func inWords(body []byte) string {
 var notifications = map[[2]uint8]string{
 	{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_BAD_PEER_AS}:                         "it expects another AS number of us",
 	{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_BAD_BGP_IDENTIFIER}:                  "Bad BGP Identifier, it knows another session with our router ID, or has it itself",
+	{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_UNSUPPORTED_OPTIONAL_PARAMETER}:      "it knows no capabilities (RFC 5492), without which there is no session",
 	{bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_UNACCEPTABLE_HOLD_TIME}:              "it does not accept our hold time",
 	{bgp.BGP_ERROR_HOLD_TIMER_EXPIRED, 0}:                                                     "it has not heard of us for the hold time",
 	{bgp.BGP_ERROR_CEASE, bgp.BGP_ERROR_SUB_ADMINISTRATIVE_SHUTDOWN}:                          "it has been told to shut it down",
