@@ -32,6 +32,7 @@ const (
 const frrDocument = `
 router bgp 64501
  bgp router-id 198.51.100.1
+ bgp log-neighbor-changes
  no bgp ebgp-requires-policy
  neighbor nodes peer-group
  neighbor nodes remote-as 64500
@@ -42,13 +43,18 @@ router bgp 64501
   neighbor nodes activate
   maximum-paths 8
  exit-address-family
+ address-family ipv6 unicast
+  neighbor nodes activate
+  maximum-paths 8
+ exit-address-family
 `
 
 // frr is FRR on the lab's router. Its tables, and those of the kernel under it,
 // are the judge of what the announcers say.
 type frr struct {
-	t   *testing.T
-	dir string
+	t    *testing.T
+	dir  string
+	bgpd *lab.Process
 }
 
 // newFRR runs zebra and bgpd until the test ends.
@@ -60,7 +66,7 @@ func newFRR(t *testing.T) *frr {
 	dir, err := os.MkdirTemp("", "frr") // not t.TempDir, whose name is too long for a socket
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	f := &frr{t, dir}
+	f := &frr{t: t, dir: dir}
 	f.own(dir)
 	f.file("zebra.conf", "")
 	f.file("bgpd.conf", frrDocument)
@@ -70,7 +76,7 @@ func newFRR(t *testing.T) *frr {
 		_, err := os.Stat(filepath.Join(dir, "zserv.api"))
 		return err
 	})
-	f.daemon("bgpd", "-p", "179")
+	f.bgpd = f.daemon("bgpd", "-p", "179")
 	eventually(t, "bgpd to answer", func(ctx context.Context) error {
 		_, err := f.show(ctx, "show bgp summary")
 		return err
@@ -113,7 +119,7 @@ func (f *frr) hash(policy string) {
 }
 
 // daemon runs a part of FRR. It takes its routes with it when it ends.
-func (f *frr) daemon(name string, args ...string) {
+func (f *frr) daemon(name string, args ...string) *lab.Process {
 	f.t.Helper()
 	argv := append([]string{
 		frrLibrary + name, "-f", filepath.Join(f.dir, name+".conf"), "-i", filepath.Join(f.dir, name+".pid"),
@@ -129,6 +135,7 @@ func (f *frr) daemon(name string, args ...string) {
 			f.t.Error(err)
 		}
 	})
+	return p
 }
 
 // show runs a command of vtysh.

@@ -21,19 +21,30 @@ import (
 // bgpSecret is the Secret that manifests/bgp lets announcers read.
 const bgpSecret = "bgp-tor"
 
-// routedDocument is document with a router for three of the four nodes, to which
-// the pool that lies in no subnet is advertised.
+// routedDocument is document with a router for three of the four nodes, and for
+// those with a label, to which the pools that lie in no subnet are advertised.
 func routedDocument(settings string) string {
-	return document + `advertisements:
+	return document + `- name: wide6
+  addresses: ["2001:db8:77::/120"]
+  autoAssign: false
+advertisements:
 - {name: lan, pools: [lan], layer2: {}}
-- {name: tor, pools: [wide], bgp: {communities: ["64500:7"]}}
+- {name: tor, pools: [wide, wide6], bgp: {communities: ["64500:7"]}}
 bgp:
   localASN: 64500
   leavePause: 2s
   peers:
-  - {name: r1, address: 198.51.100.1, asn: 64501, connectTime: 1s, passwordSecret: ` + bgpSecret + `, nodeSelector: "kubernetes.io/hostname in (n1, n2, n3)"` + settings + `}
-`
+  - name: r1
+    address: 198.51.100.1
+    asn: 64501
+    families: [IPv4, IPv6]
+    connectTime: 1s
+    passwordSecret: ` + bgpSecret + `
+    nodeSelector: ["kubernetes.io/hostname in (n1, n2, n3)", ` + routedLabel + `=true]` + settings + "\n"
 }
+
+// routedLabel is a label of nodes that have a session with the router too.
+const routedLabel = "routed"
 
 // routed are the nodes that have a session with the router.
 var routed = []string{"n1", "n2", "n3"}
@@ -59,6 +70,8 @@ func TestRoutedService(t *testing.T) {
 	t.Run("LocalPolicyFollowsEndpoints", func(t *testing.T) { localPolicyFollowsEndpoints(t, router, s, vip, pods) })
 	t.Run("ZeroEndpointsWithdraw", func(t *testing.T) { zeroEndpointsWithdraw(t, router, vip, pods) })
 	t.Run("OneServiceIsOneUpdate", func(t *testing.T) { oneServiceIsOneUpdate(t, router) })
+	t.Run("BothFamiliesOfANodeFollowItsLabel", func(t *testing.T) { routesFollowALabel(t, router, vip) })
+	t.Run("Layer2ComesAndGoesBeside", func(t *testing.T) { layer2ComesAndGoes(t, router, vip) })
 	t.Run("DrainLosesNothing", func(t *testing.T) { routedDrainLosesNothing(t, router, vip) })
 	t.Run("EndLosesNothing", func(t *testing.T) { routedEndLosesNothing(t, router, vip) })
 	t.Run("RestartLosesNothing", func(t *testing.T) { routedRestartLosesNothing(t, router, vip) })
@@ -239,7 +252,7 @@ func routedEndLosesNothing(t *testing.T, router *frr, vip netip.Addr) {
 // With graceful restart the router never notices that an announcer was away.
 func routedRestartLosesNothing(t *testing.T, router *frr, vip netip.Addr) {
 	before := router.waitNeighbours(routed...)
-	configureRoutes(t, ", gracefulRestart: 60s")
+	configureRoutes(t, "\n    gracefulRestart: 60s")
 	eventually(t, "new sessions, with graceful restart", func(ctx context.Context) error {
 		now, err := router.neighbours(ctx)
 		for _, n := range routed {
