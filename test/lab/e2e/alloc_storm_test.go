@@ -263,11 +263,6 @@ func everythingIsListed(t *testing.T, n int) {
 // temporarily puts a document in force until the test is over.
 func temporarily(t *testing.T, text string) {
 	t.Helper()
-	t.Cleanup(func() {
-		if err := installed.Configure(context.Background(), document); err != nil {
-			t.Error(err)
-		}
-	})
-	must(t, installed.Configure(bounded(t), text))
-	inForce(t, text)
+	restore(t)
+	enforce(t, text)
 }

@@ -108,7 +108,7 @@ func TestB155MachinesOfMetal3(t *testing.T) {
 
 	// Down before anything was read: who has a providerID does not wait.
 	must(t, management.Stop())
-	configure(t, fmt.Sprintf(metal3, false, managementSecret))
+	enforce(t, fmt.Sprintf(metal3, false, managementSecret))
 	var all []string
 	for i, r := range table {
 		joinAs(t, r.name, r.id(), fmt.Sprintf("198.51.100.%d", 20+i))
@@ -232,7 +232,7 @@ func deletionsSurviveOutages(t *testing.T, management *lab.Management, rows int)
 	var back time.Time
 	for range times(1, 5) {
 		must(t, management.Stop())
-		configure(t, fmt.Sprintf(metal3, true, managementSecret))
+		enforce(t, fmt.Sprintf(metal3, true, managementSecret))
 		time.Sleep(goneAfter + 2*time.Second)
 		if left := present(t); len(left) != rows {
 			t.Fatalf("of %d Nodes these are left in an outage: %v", rows, left)

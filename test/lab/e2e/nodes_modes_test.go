@@ -19,6 +19,9 @@ import (
 // another program's business.
 const balancersOnly = "--controllers=configuration-controller,gossip-key-controller,service-lb-controller"
 
+// nodesOnly is that for clusters whose Services are.
+const nodesOnly = "--controllers=*,-service-lb-controller,-gossip-key-controller"
+
 // restartCCMs ends the CCMs and starts n others with more flags. It may be
 // called when the test is over.
 func restartCCMs(t *testing.T, n int, flags ...string) {
@@ -36,16 +39,31 @@ func restartCCMs(t *testing.T, n int, flags ...string) {
 	}
 }
 
-// Without its controllers of Nodes the CCM gives addresses to Services, touches
-// no Node, and finds nothing to complain about.
-func TestBalancersOnly(t *testing.T) {
-	atRest(t)
+// alone has one CCM run, with more flags, until the test is over. It returns a
+// function that fails the test if that one has complained.
+func alone(t *testing.T, flags ...string) (complaints func()) {
+	t.Helper()
 	t.Cleanup(func() { restartCCMs(t, 2) })
 	for i := range 2 {
 		must(t, installed.CCM(i).Stop(bounded(t)))
 	}
 	before := len(installed.CCM(0).Log())
-	restartCCMs(t, 1, balancersOnly)
+	restartCCMs(t, 1, flags...)
+	return func() {
+		t.Helper()
+		for line := range strings.SplitSeq(installed.CCM(0).Log()[before:], "\n") {
+			if complaint(line) {
+				t.Errorf("it complains: %s", line)
+			}
+		}
+	}
+}
+
+// Without its controllers of Nodes the CCM gives addresses to Services, touches
+// no Node, and finds nothing to complain about.
+func TestBalancersOnly(t *testing.T) {
+	atRest(t)
+	complaints := alone(t, balancersOnly)
 	join(t, "joined", "198.51.100.77")
 	mark := time.Now()
 	s := create(t, lab.LoadBalancer("balancers-only", "web", "web"))
@@ -59,11 +77,30 @@ func TestBalancersOnly(t *testing.T) {
 	if w := log.User("kube-system/ccm-baremetal").Writes(); len(w.On("nodes"))+len(w.On("nodes/status")) > 0 {
 		t.Errorf("it writes to Nodes:\n%s", w)
 	}
-	for line := range strings.SplitSeq(installed.CCM(0).Log()[before:], "\n") {
-		if complaint(line) {
-			t.Errorf("it complains: %s", line)
-		}
+	complaints()
+}
+
+// Without its controller of Services the CCM takes a document with pools,
+// initializes Nodes by it, touches no Service, and comes to rest.
+func TestNodesOnly(t *testing.T) {
+	atRest(t)
+	complaints := alone(t, nodesOnly)
+	mark := time.Now()
+	temporarily(t, fmt.Sprintf(machines, "rack1", "one"))
+	s := create(t, lab.LoadBalancer("nodes-only", "web", "web"))
+	join(t, "joined", "198.51.100.77")
+	initialized(t, "joined")
+	if id := node(t, "joined").Spec.ProviderID; id != "baremetal://rack1-u7" {
+		t.Errorf("its providerID is %q", id)
 	}
+	addressed(t, "joined", "InternalIP 198.51.100.77", "ExternalIP 192.0.2.77", "Hostname joined")
+	labels(t, "joined", map[string]string{"topology.kubernetes.io/zone": "rack1", "one": "x"})
+	calm(t, 3*time.Second)
+	must(t, bare(get(t, s)))
+	if tried := serviceAttempts(t, mark); len(tried) > 0 {
+		t.Errorf("it writes to Services:\n%s", tried)
+	}
+	complaints()
 }
 
 // complaint tells whether a line of a log is a warning or an error, in the
@@ -147,7 +184,7 @@ func TestB159HostsInTheSameCluster(t *testing.T) {
 	restore(t)
 	client := hostsOf(t, cluster.RESTConfig())
 	put(t, client, host{name: "host-self", consumer: [2]string{"Metal3Machine", "joined"}})
-	configure(t, strings.Replace(fmt.Sprintf(metal3, false, "nothing"), "kubeconfigSecret: nothing, ", "", 1))
+	enforce(t, strings.Replace(fmt.Sprintf(metal3, false, "nothing"), "kubeconfigSecret: nothing, ", "", 1))
 	join(t, "joined", "198.51.100.77")
 	initialized(t, "joined")
 	if n := node(t, "joined"); n.Spec.ProviderID != "metal3://hosts/host-self/joined" {

@@ -24,8 +24,7 @@ const machines = document + `nodes:
 // configuration afterwards. test/lab/e2e/nodes has the rest about Nodes.
 func TestB157NodeIsInitialized(t *testing.T) {
 	atRest(t)
-	configure(t, fmt.Sprintf(machines, "rack1", "one"))
-	t.Cleanup(func() { must(t, installed.Configure(context.Background(), document)) })
+	temporarily(t, fmt.Sprintf(machines, "rack1", "one"))
 	began := join(t, "joined", "198.51.100.77", "2001:db8:51::77")
 	eventually(t, "the taint to go", func(ctx context.Context) error {
 		if n := node(t, "joined"); tainted(n, cloudTaint) {
@@ -42,11 +41,22 @@ func TestB157NodeIsInitialized(t *testing.T) {
 	if n.Spec.ProviderID != "baremetal://rack1-u7" || !tainted(n, "node.cluster.x-k8s.io/uninitialized") {
 		t.Errorf("providerID %q, taints %v", n.Spec.ProviderID, n.Spec.Taints)
 	}
-	labelled(t, map[string]string{"topology.kubernetes.io/zone": "rack1", "topology.kubernetes.io/region": "dc1", "node.kubernetes.io/instance-type": "r650", "one": "x"})
-	want := []string{"InternalIP 198.51.100.77", "InternalIP 2001:db8:51::77", "ExternalIP 192.0.2.77", "Hostname joined"}
-	eventually(t, "the addresses", func(context.Context) error {
+	labels(t, "joined", map[string]string{"topology.kubernetes.io/zone": "rack1", "topology.kubernetes.io/region": "dc1", "node.kubernetes.io/instance-type": "r650", "one": "x"})
+	addressed(t, "joined", "InternalIP 198.51.100.77", "InternalIP 2001:db8:51::77", "ExternalIP 192.0.2.77", "Hostname joined")
+
+	enforce(t, fmt.Sprintf(machines, "rack2", "two"))
+	labels(t, "joined", map[string]string{"topology.kubernetes.io/zone": "rack2", "failure-domain.beta.kubernetes.io/zone": "rack2", "one": "", "two": "x"})
+	if id := node(t, "joined").Spec.ProviderID; id != "baremetal://rack1-u7" {
+		t.Errorf("providerID has become %q", id)
+	}
+}
+
+// addressed waits until a Node has these addresses, each after its type.
+func addressed(t *testing.T, name string, want ...string) {
+	t.Helper()
+	eventually(t, "the addresses of "+name, func(context.Context) error {
 		var got []string
-		for _, a := range node(t, "joined").Status.Addresses {
+		for _, a := range node(t, name).Status.Addresses {
 			got = append(got, string(a.Type)+" "+a.Address)
 		}
 		if !slices.Equal(got, want) {
@@ -54,19 +64,6 @@ func TestB157NodeIsInitialized(t *testing.T) {
 		}
 		return nil
 	})
-
-	configure(t, fmt.Sprintf(machines, "rack2", "two"))
-	labelled(t, map[string]string{"topology.kubernetes.io/zone": "rack2", "failure-domain.beta.kubernetes.io/zone": "rack2", "one": "", "two": "x"})
-	if id := node(t, "joined").Spec.ProviderID; id != "baremetal://rack1-u7" {
-		t.Errorf("providerID has become %q", id)
-	}
-}
-
-// configure writes a document and waits until it is accepted: a Node that joins
-// before that is initialized by the former one.
-func configure(t *testing.T, document string) {
-	t.Helper()
-	enforce(t, document)
 }
 
 // join creates a Node as its kubelet does, and returns when it had done so.
@@ -93,18 +90,4 @@ func node(t *testing.T, name string) *corev1.Node {
 
 func tainted(n *corev1.Node, key string) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
-}
-
-// labelled waits until the Node has labels; an empty value is none.
-func labelled(t *testing.T, want map[string]string) {
-	t.Helper()
-	eventually(t, fmt.Sprintf("the labels %v", want), func(context.Context) error {
-		labels := node(t, "joined").Labels
-		for key, value := range want {
-			if labels[key] != value {
-				return fmt.Errorf("%s is %q: %v", key, labels[key], labels)
-			}
-		}
-		return nil
-	})
 }
