@@ -4,30 +4,16 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/mdlayher/arp"
 	"github.com/mdlayher/ethernet"
-	"golang.org/x/net/bpf"
 
 	"github.com/ccm-baremetal/ccm-baremetal/test/golden"
 )
-
-// testTable holds one claim in each state.
-func testTable() *table {
-	t := &table{mac: ourMAC, owns: []mac{ourMAC, ourMAC2}, claims: map[netip.Addr]*claim{}}
-	for i, state := range []uint32{answering, yielding, silent, released} {
-		c := &claim{address: addr(fmt.Sprintf("192.0.2.1%d", i))}
-		c.state.Store(state)
-		t.claims[c.address] = c
-	}
-	return t
-}
 
 // describeARP reads a frame with a codec that is not ours.
 func describeARP(t *testing.T, frame []byte) string {
@@ -80,16 +66,6 @@ func TestProgrammeGolden(t *testing.T) {
 		fmt.Fprintf(&out, "refresh from step %d, once more from step %d\n", p.steps().refresh(), p.steps().lastRound())
 	}
 	golden.Check(t, filepath.Join("testdata", "programme.txt"), out.String())
-}
-
-// judgeCase is a frame and what it means.
-type judgeCase struct {
-	name  string
-	frame []byte
-	cause Cause
-	reply bool
-	seen  string // address
-	all   bool   // announced
 }
 
 func arpCases() []judgeCase {
@@ -153,24 +129,12 @@ func TestJudgeARP(t *testing.T) {
 	}
 }
 
-// Whatever judge acts on must get through the filter of the claims' prefixes.
 func TestARPFilterLetsThroughWhatCounts(t *testing.T) {
-	tab := testTable()
-	vm := arpVM(t, slices.Collect(maps.Keys(tab.claims))...)
-	for _, c := range arpCases() {
-		v := arpProtocol{}.judge(tab, c.frame, nil)
-		passed := passes(t, vm, c.frame)
-		if (v.reply != nil || v.seen != nil) && !passed {
-			t.Errorf("%s: dropped by the filter", c.name)
-		}
-		if v.cause == OtherOperation && passed {
-			t.Errorf("%s: wakes us up", c.name)
-		}
-	}
+	checkFilter(t, arpProtocol{}, testTable(), arpCases(), OtherOperation)
 }
 
 func TestARPFilterDropsTheRest(t *testing.T) {
-	vm := arpVM(t, vip, addr("198.51.100.7"))
+	vm := filterOf(t, arpProtocol{}, vip, addr("198.51.100.7"))
 	edit := func(f func(p *arpPacket)) []byte {
 		p := asks(vip)
 		f(&p)
@@ -197,24 +161,6 @@ func TestARPFilterDropsTheRest(t *testing.T) {
 			t.Errorf("%s: passes %v, want %v", name, got, c.want)
 		}
 	}
-}
-
-func arpVM(t *testing.T, addresses ...netip.Addr) *bpf.VM {
-	t.Helper()
-	f, err := program(arpProtocol{}, ourMAC, cover(addresses, maxPrefixes))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return machine(f)
-}
-
-func passes(t *testing.T, vm *bpf.VM, frame []byte) bool {
-	t.Helper()
-	kept, err := vm.Run(frame)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kept > 0
 }
 
 // FuzzJudgeARP holds our reading of a frame against that of another codec: we

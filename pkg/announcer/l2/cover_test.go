@@ -113,7 +113,7 @@ func TestFilterIsExactlyItsPrefixes(t *testing.T) {
 			addresses = append(addresses, randomAddress(r, false))
 		}
 		prefixes := cover(addresses, maxPrefixes)
-		vm := arpVM(t, addresses...)
+		vm := filterOf(t, arpProtocol{}, addresses...)
 		for range 50 {
 			a := randomAddress(r, false)
 			want := false

@@ -18,17 +18,6 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/test/golden"
 )
 
-// testTable6 holds one claim in each state.
-func testTable6() *table {
-	t := &table{mac: ourMAC, owns: []mac{ourMAC, ourMAC2}, claims: map[netip.Addr]*claim{}}
-	for i, state := range []uint32{answering, yielding, silent, released} {
-		c := &claim{address: addr(fmt.Sprintf("2001:db8::1%d", i))}
-		c.state.Store(state)
-		t.claims[c.address] = c
-	}
-	return t
-}
-
 // describeNDP reads a frame with codecs that are not ours.
 func describeNDP(t *testing.T, frame []byte) string {
 	t.Helper()
@@ -177,34 +166,10 @@ func TestJudgeNDP(t *testing.T) {
 	}
 }
 
-// checkJudge compares what a frame means with what it should.
-func checkJudge(t *testing.T, p protocol, tab *table, want judgeCase) {
-	t.Helper()
-	v := p.judge(tab, want.frame, make([]byte, 0, replyRoom))
-	got := judgeCase{name: want.name, frame: want.frame, cause: v.cause, reply: v.reply != nil, all: v.announced}
-	if v.seen != nil {
-		got.seen = v.seen.address.String()
-	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(judgeCase{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestNDPFilter(t *testing.T) {
 	tab := testTable6()
-	f, err := program(ndpProtocol{}, ourMAC, cover(slices.Collect(maps.Keys(tab.claims)), maxPrefixes))
-	must(t, err)
-	vm := machine(f)
-	for _, c := range ndpCases() {
-		v := ndpProtocol{}.judge(tab, c.frame, nil)
-		passed := passes(t, vm, c.frame)
-		if (v.reply != nil || v.seen != nil) && !passed {
-			t.Errorf("%s: dropped by the filter", c.name)
-		}
-		if (v.cause == OtherOperation || v.cause == HopLimit) && passed {
-			t.Errorf("%s: wakes us up", c.name)
-		}
-	}
+	checkFilter(t, ndpProtocol{}, tab, ndpCases(), OtherOperation, HopLimit)
+	vm := filterOf(t, ndpProtocol{}, slices.Collect(maps.Keys(tab.claims))...)
 	for a, want := range map[string]bool{
 		"2001:db8::10": true, "2001:db8::14": false, "2001:db8:1::10": false, "fe80::10": false, "2001:db8::1:10": false,
 	} {
