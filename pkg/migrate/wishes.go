@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -30,11 +31,15 @@ func (im *importer) wishes() {
 		said := func(keys []string) []string {
 			return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return annotations.text(key) == "" })
 		}
-		for _, keys := range [][]string{addressKeys, poolKeys, sharingKeys} {
-			annotations.checkAgreement(o, said(keys))
-		}
+		annotations.checkAgreement(o, said(addressKeys), sameAddresses)
+		annotations.checkAgreement(o, said(poolKeys), func(a, b string) bool { return slices.Equal(items(a), items(b)) })
+		annotations.checkAgreement(o, said(sharingKeys), func(a, b string) bool { return a == b })
 		for _, key := range said(addressKeys) {
 			annotations.checkAddresses(o, key, spec.text("loadBalancerIP"))
+		}
+		if len(said(addressKeys)) == 0 {
+			_, faults := addresses(spec.text("loadBalancerIP"))
+			o.loseWishes("spec.loadBalancerIP", faults)
 		}
 		for _, key := range said(poolKeys) {
 			product := productMetalLB
@@ -60,15 +65,55 @@ func items(text string) []string {
 	return out
 }
 
-// checkAddresses looks whether an annotation names addresses, and the one that the
-// spec of the Service asks for, if it does.
-func (o *object) checkAddresses(service *object, key, inSpec string) {
-	for _, item := range items(o.text(key)) {
-		if _, err := netip.ParseAddr(item); err != nil {
-			service.lose("annotation "+key, "%q is no address: %s", item, unfulfilled)
+// addresses returns what a list of addresses asks for, and why that cannot be
+// fulfilled.
+func addresses(text string) (out []netip.Addr, faults []string) {
+	for _, item := range items(text) {
+		a, err := netip.ParseAddr(item)
+		zone := a.Zone()
+		a = a.Unmap()
+		same := slices.IndexFunc(out, func(other netip.Addr) bool { return other.Is4() == a.Is4() })
+		switch {
+		case err != nil:
+			faults = append(faults, fmt.Sprintf("%q is no address", item))
+		case zone != "":
+			faults = append(faults, fmt.Sprintf("%q has a zone, which the address of a Service cannot have", item))
+		case a.IsUnspecified():
+			faults = append(faults, fmt.Sprintf("%q asks DHCP for an address, which is not supported", item))
+		case same >= 0:
+			faults = append(faults, fmt.Sprintf("%s and %s are of the same family, and a Service has one address of each", out[same], a))
+		default:
+			out = append(out, a)
 		}
 	}
-	if inSpec != "" && !slices.Contains(items(o.text(key)), inSpec) {
+	return out, faults
+}
+
+// sameAddresses tells whether two lists ask for the same addresses, in any order
+// and form. Of a list with faults that is not known; they are told elsewhere.
+func sameAddresses(one, other string) bool {
+	a, faultsA := addresses(one)
+	b, faultsB := addresses(other)
+	slices.SortFunc(a, netip.Addr.Compare)
+	slices.SortFunc(b, netip.Addr.Compare)
+	return len(faultsA) > 0 || len(faultsB) > 0 || slices.Equal(a, b)
+}
+
+func (o *object) loseWishes(key string, faults []string) {
+	for _, f := range faults {
+		o.lose(key, "%s: %s", f, unfulfilled)
+	}
+}
+
+// checkAddresses looks whether an annotation names addresses that a Service can
+// have, and the one that the spec of the Service asks for, if it does.
+func (o *object) checkAddresses(service *object, key, inSpec string) {
+	want, faults := addresses(o.text(key))
+	service.loseWishes("annotation "+key, faults)
+	if inSpec == "" || len(faults) > 0 {
+		return
+	}
+	if one, err := netip.ParseAddr(inSpec); err != nil || !slices.Contains(want, one.Unmap()) {
 		service.lose("spec.loadBalancerIP", "%q is not among what the annotation %s says: %s", inSpec, key, unfulfilled)
 	}
 }
@@ -96,9 +141,9 @@ func (im *importer) checkPools(service *object, names []string, key, product str
 }
 
 // checkAgreement looks whether annotations of several products say the same.
-func (o *object) checkAgreement(service *object, keys []string) {
+func (o *object) checkAgreement(service *object, keys []string, same func(a, b string) bool) {
 	for i, key := range keys {
-		if i > 0 && !slices.Equal(slices.Sorted(slices.Values(items(o.text(keys[0])))), slices.Sorted(slices.Values(items(o.text(key))))) {
+		if i > 0 && !same(o.text(keys[0]), o.text(key)) {
 			service.lose("annotation "+key, "says %q, and %s says %q: %s", o.text(key), keys[0], o.text(keys[0]), unfulfilled)
 		}
 	}
