@@ -86,22 +86,30 @@ func Import(sources []Source) (Result, error) {
 		im.fault(Remark{Message: "no pool of addresses was found that can be carried over: there is nothing to make a document of"})
 	}
 	if len(im.faults) > 0 {
-		return Result{Losses: arranged(im.losses), Notes: arranged(im.notes)}, Faults(arranged(im.faults))
+		return im.refused(im.faults)
 	}
 	text, err := im.document()
 	if err != nil {
 		return Result{}, Faults{{Message: "write the document: " + err.Error()}}
 	}
 	im.wishes()
+	if len(im.faults) > 0 {
+		return im.refused(im.faults)
+	}
 	c, err := config.Load(text)
 	if err != nil {
-		return Result{Losses: arranged(im.losses), Notes: arranged(im.notes)}, im.rejected(err)
+		return im.refused(im.rejected(err))
 	}
 	for _, w := range config.Warnings(c) {
 		im.note(Remark{Path: "the new document: " + w.Path, Message: w.Message})
 	}
 	im.mute(c)
 	return Result{Document: text, Config: c, Losses: arranged(im.losses), Notes: arranged(im.notes)}, nil
+}
+
+// refused is the outcome without a document.
+func (im *importer) refused(faults Faults) (Result, error) {
+	return Result{Losses: arranged(im.losses), Notes: arranged(im.notes)}, Faults(arranged(faults))
 }
 
 // mute tells of families of pools that no session carries.
