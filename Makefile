@@ -27,6 +27,18 @@ build: ## Build the binaries into bin/
 images: ## Build the container images of VERSION for amd64 and arm64 into dist/images, without a container engine
 	cd tools/images && CGO_ENABLED=0 go run . -version $(VERSION) -out ../../dist/images
 
+PLUGINS := linux-amd64 linux-arm64 darwin-amd64 darwin-arm64
+
+.PHONY: plugins
+plugins: ## Build kubectl-baremetal of VERSION for workstations into dist/plugins, with their checksums
+	@rm -rf dist/plugins && mkdir -p dist/plugins
+	@set -e; for platform in $(PLUGINS); do \
+		echo "==> kubectl-baremetal for $$platform"; \
+		CGO_ENABLED=0 GOOS=$${platform%-*} GOARCH=$${platform#*-} go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' \
+			-o dist/plugins/kubectl-baremetal-$$platform ./cmd/kubectl-baremetal; \
+	done
+	@cd dist/plugins && sha256sum kubectl-baremetal-* | tee SHA256SUMS
+
 .PHONY: release-manifests
 release-manifests: ## Write the manifests of VERSION into dist/: install.yaml and its variants
 	cd tools/install && CGO_ENABLED=0 go run . -version $(VERSION) -out ../../dist
