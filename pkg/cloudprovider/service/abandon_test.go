@@ -1,9 +1,11 @@
 package service
 
 import (
+	"errors"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // left returns what a status says of us and of announcers.
@@ -66,5 +68,28 @@ func TestAnnouncedConditionThatCameWhileNobodyLedIsTakenBack(t *testing.T) {
 	l.settle(t)
 	if got := api.patched("web/s"); got != 1 {
 		t.Errorf("%d patches, want one", got)
+	}
+}
+
+// The late condition of a Service that somebody else serves must not make its
+// address ours, even if it cannot be taken back.
+func TestLateConditionThatStaysHoldsNoAddress(t *testing.T) {
+	other := "example.com/other"
+	api := newAPIServer()
+	api.set(func(s *apiserver) {
+		s.onPatch = func(key string) error {
+			if key == "web/theirs" {
+				return apierrors.NewForbidden(servicesResource, key, errors.New("not yours"))
+			}
+			return nil
+		}
+	})
+	api.create(lb("theirs", showing("192.0.2.10"), announcing, func(svc *v1.Service) { svc.Spec.LoadBalancerClass = &other }))
+	l := lead(t, api, pool(1))
+	eventually(t, "the refusal is told", func() bool { return len(l.events.With("Warning StatusNotWritten web/theirs")) == 1 })
+	eventually(t, "it is tried again", func() bool { return api.patched("web/theirs") > 2 })
+	api.create(lb("ours"))
+	if got := api.awaitAddress(t, "web/ours"); got != "192.0.2.10" {
+		t.Errorf("got %s", got)
 	}
 }

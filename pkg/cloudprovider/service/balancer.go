@@ -70,23 +70,32 @@ func (b *Balancer) Configure(c config.Config, cluster ipam.Cluster) {
 
 // Restore registers what Services hold, all at once, and returns how many
 // hold something. It must be given every Service that there is, once, after
-// the first Configure. A Service that carries our condition counts also if it is not ours
-// any more: until it is cleaned up, its address is not free.
+// the first Configure.
 func (b *Balancer) Restore(services []*v1.Service) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var requests []ipam.Request
 	for _, svc := range services {
-		r := b.request(svc)
-		if len(r.Held)+len(r.Given) == 0 || (!addressed(svc, b.config.Services) && allocated(svc) == nil) {
-			continue
+		if r, holds := b.holding(svc); holds {
+			requests = append(requests, r)
+			b.uids[keyOf(svc)] = svc.UID
 		}
-		requests = append(requests, r)
-		b.uids[keyOf(svc)] = svc.UID
 	}
 	b.alloc.Restore(requests)
 	b.restored = true
 	return len(requests)
+}
+
+// holding returns what a Service holds, if it may count as holding anything. A
+// Service that carries our condition counts also if it is not ours any more:
+// until it is cleaned up, its address is not free. It must be called with the
+// lock held.
+func (b *Balancer) holding(svc *v1.Service) (r ipam.Request, holds bool) {
+	if !addressed(svc, b.config.Services) && allocated(svc) == nil {
+		return r, false
+	}
+	r = b.request(svc)
+	return r, len(r.Held)+len(r.Given) > 0
 }
 
 // request must be called with the lock held.
@@ -186,7 +195,7 @@ func (b *Balancer) Revert(svc *v1.Service, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.alloc.Release(keyOf(svc), now)
-	if r := b.request(svc); len(r.Held)+len(r.Given) > 0 {
+	if r, holds := b.holding(svc); holds {
 		b.alloc.Restore([]ipam.Request{r})
 	}
 }

@@ -86,7 +86,7 @@ func (c *Controller) pass(svc *v1.Service, now time.Time) *write {
 		c.log.Error("cannot write down a decision", "service", key, "err", err)
 		return nil
 	}
-	if !stays && (w.patch == nil || len(held(svc)) == 0) {
+	if !stays && (w.patch == nil || allocated(svc) == nil || len(held(svc)) == 0) {
 		c.balancer.Release(key, now) // else when the write has been made
 	}
 	if !w.reassigned {
