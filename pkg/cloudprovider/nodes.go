@@ -5,17 +5,17 @@ import (
 	"sync"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	cloudprovider "k8s.io/cloud-provider"
-	cloudapi "k8s.io/cloud-provider/api"
 	"k8s.io/cloud-provider/app"
 	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/controllers/node"
 	controllerapp "k8s.io/controller-manager/app"
 	"k8s.io/controller-manager/controller"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/instances"
 )
 
 // configuredWithin is how long the framework's controller waits for the first
@@ -95,22 +95,11 @@ func (k *kicked) kick() {
 	k.mu.Unlock()
 	nodes, _ := k.Lister().List(labels.Everything()) // reads from memory
 	for _, n := range nodes {
-		if !waits(n) {
+		if !instances.Uninitialized(n) {
 			continue
 		}
 		for _, h := range handlers {
 			h.OnUpdate(n, n)
 		}
 	}
-}
-
-// waits tells whether a Node has the taint of those that wait for their cloud
-// provider.
-func waits(n *v1.Node) bool {
-	for _, t := range n.Spec.Taints {
-		if t.Key == cloudapi.TaintExternalCloudProvider {
-			return true
-		}
-	}
-	return false
 }

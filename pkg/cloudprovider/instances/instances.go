@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -190,7 +191,7 @@ func factsOf(node *v1.Node) decide.NodeFacts {
 	f := decide.NodeFacts{
 		UID:          string(node.UID),
 		Created:      node.CreationTimestamp.Time,
-		Initialized:  !uninitialized(node),
+		Initialized:  !Uninitialized(node),
 		ControlPlane: control,
 	}
 	for _, c := range node.Status.Conditions {
@@ -201,12 +202,8 @@ func factsOf(node *v1.Node) decide.NodeFacts {
 	return f
 }
 
-// uninitialized tells whether a Node waits for its cloud provider.
-func uninitialized(node *v1.Node) bool {
-	for _, t := range node.Spec.Taints {
-		if t.Key == cloudapi.TaintExternalCloudProvider {
-			return true
-		}
-	}
-	return false
+// Uninitialized tells whether a Node waits for its cloud provider: it has the
+// taint that the kubelet registers it with.
+func Uninitialized(node *v1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool { return t.Key == cloudapi.TaintExternalCloudProvider })
 }

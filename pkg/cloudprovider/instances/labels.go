@@ -127,7 +127,7 @@ func (l *Labeller) look(ctx context.Context, name string) {
 // there is anything. What is not known for certain changes nothing.
 func (i *Instances) labelChange(node *v1.Node) (decide.LabelChange, bool) {
 	c, err := i.inForce()
-	if err != nil || uninitialized(node) {
+	if err != nil || Uninitialized(node) {
 		return decide.LabelChange{}, false
 	}
 	m, err := i.machineOf(c, node)

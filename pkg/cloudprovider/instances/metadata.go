@@ -31,7 +31,7 @@ func (i *Instances) InstanceMetadata(_ context.Context, node *v1.Node) (*cloudpr
 	if err == nil {
 		return metadata, nil
 	}
-	if uninitialized(node) {
+	if Uninitialized(node) {
 		i.tell(node, v1.EventTypeWarning, reasonNotInitialized, err.Error())
 	}
 	return nil, fmt.Errorf("node %s: %w", node.Name, err)
@@ -39,7 +39,7 @@ func (i *Instances) InstanceMetadata(_ context.Context, node *v1.Node) (*cloudpr
 
 func (i *Instances) metadata(c config.Config, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
 	m, err := i.machineOf(c, node)
-	fresh := uninitialized(node)
+	fresh := Uninitialized(node)
 	switch {
 	case err != nil:
 		return nil, err
@@ -93,7 +93,7 @@ func addressesOf(c config.Config, node *v1.Node, m machine) ([]v1.NodeAddress, e
 		return nil, errNoAddress
 	}
 	want = append(want, namesOf(node)...)
-	if !uninitialized(node) && agrees(node, want) {
+	if !Uninitialized(node) && agrees(node, want) {
 		return nil, nil
 	}
 	return want, nil
