@@ -27,7 +27,8 @@ const (
 	AcceptedConfigMap = "ccm-baremetal-accepted" // we store in it what was accepted
 )
 
-// Label marks the objects that we make ourselves.
+// The label that marks the objects which we make ourselves. Changing it is an API
+// change.
 const (
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	ManagedBy      = "ccm-baremetal"

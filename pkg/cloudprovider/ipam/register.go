@@ -52,9 +52,10 @@ func (a *Allocator) agree(s *service, t terms) {
 }
 
 // register makes a Service hold what it was given or, if that is nothing, what
-// its status shows. An address that another Service holds and does not share goes to the one that has held it
-// longer. What we did not give is registered beside what we gave, and the next
-// decision sorts it out; only what is about to become free is not for it.
+// its status shows. An address that another Service holds and does not share
+// goes to the one that has held it longer. What we did not give is registered
+// beside what we gave, and the next decision sorts it out; only what is about to
+// become free is not for it.
 func (a *Allocator) register(s *service, r Request) {
 	s.standing = standingOf(r)
 	shown := r.Held
