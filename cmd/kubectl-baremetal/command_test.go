@@ -27,6 +27,7 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/status"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/inspect"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/diagnose"
 	"github.com/ccm-baremetal/ccm-baremetal/test/golden"
 )
 
@@ -217,7 +218,7 @@ bgp: {localASN: 64500, peers: [{name: tor, address: 192.0.2.1, asn: 64501, passw
 	}
 	for _, want := range []string{
 		"; announcer may not get secrets bgp-tor\n",
-		"-> given by manifests/base, manifests/bgp, where Secrets",
+		"-> given by manifests/base, manifests/bgp, or the chart; the file there that grants to get Secrets has to name them",
 		"fail     bgp                 no router can be told of addresses: tor: the Secret kube-system/bgp-tor cannot be read (n2)",
 	} {
 		if !strings.Contains(out, want) {
@@ -457,5 +458,23 @@ func TestHelpIsOfOneProgram(t *testing.T) {
 	}
 	if _, err := command(t, "status", "-o", "yaml", "--kubeconfig", newAPI(t).serve(t)); err == nil || !strings.Contains(err.Error(), "text or json") {
 		t.Error(err)
+	}
+}
+
+func TestSessionsSayWhatIsWrong(t *testing.T) {
+	got := sessions(status.Plan{BGP: []status.BGPSession{
+		{Peer: "a", State: "Established"},
+		{Peer: "b", State: "Established", Why: "FRR has not taken its configuration", Mute: map[config.Family]string{config.IPv6: "no next hop"}},
+		{Peer: "c", State: "Idle"},
+		{Peer: "d", State: "Left", Why: "Draining"},
+	}})
+	want := []diagnose.Session{
+		{Peer: "a"},
+		{Peer: "b", Why: "FRR has not taken its configuration, IPv6: no next hop"},
+		{Peer: "c", Down: true, Why: "Idle"},
+		{Peer: "d"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -44,6 +44,7 @@ func (g gatherer) installation(ctx context.Context) (diagnose.Installation, erro
 			return out, err
 		}
 	}
+	out.Sidecar = c.BGP.Backend == config.FRR
 	for _, p := range c.BGP.Peers {
 		if p.PasswordSecret != "" && !slices.Contains(out.Passwords, p.PasswordSecret) {
 			out.Passwords = append(out.Passwords, p.PasswordSecret)
@@ -59,9 +60,12 @@ func (g gatherer) frrK8s(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("get daemonset %s/announcer: %w", g.namespace, err)
 	}
 	for _, c := range d.Spec.Template.Spec.Containers {
-		for _, arg := range c.Args {
-			if namespace, ok := strings.CutPrefix(arg, "--frr-k8s-namespace="); ok {
+		for i, arg := range c.Args {
+			switch namespace, ok := strings.CutPrefix(arg, "--frr-k8s-namespace="); {
+			case ok:
 				return namespace, nil
+			case arg == "--frr-k8s-namespace" && i+1 < len(c.Args):
+				return c.Args[i+1], nil
 			}
 		}
 	}

@@ -39,13 +39,16 @@ func sessions(p status.Plan) []diagnose.Session {
 		switch {
 		case s.Down:
 			s.Why = cmp.Or(b.Why, b.State)
-		default:
-			var mute []string
+		case b.State == "Established":
+			var wrong []string
 			for family, why := range b.Mute {
-				mute = append(mute, string(family)+": "+why)
+				wrong = append(wrong, string(family)+": "+why)
 			}
-			slices.Sort(mute)
-			s.Why = strings.Join(mute, ", ")
+			slices.Sort(wrong)
+			if b.Why != "" {
+				wrong = append([]string{b.Why}, wrong...)
+			}
+			s.Why = strings.Join(wrong, ", ")
 		}
 		out = append(out, s)
 	}

@@ -90,8 +90,17 @@ func TestChecks(t *testing.T) {
 		}, Warn, "tor-a: connection refused (n1, n2)"},
 		{"bgp", "all down", func(f *Facts) { f.Views[0].Sessions = []Session{{Peer: "tor-a", Down: true, Why: "Idle"}} }, Fail, "no router can be told of addresses: tor-a: Idle (n1)"},
 		{"bgp", "a family is left out", func(f *Facts) { f.Views[0].Sessions = []Session{{Peer: "tor-a", Why: "IPv6: no next hop"}} }, Warn, "tor-a: IPv6: no next hop (n1)"},
-		{"bgp", "all up", func(f *Facts) { f.Views[0].Sessions = []Session{{Peer: "tor-a"}} }, OK, "1 sessions, and all are up"},
-		{"bgp", "not asked", func(f *Facts) { f.Views[0].Why = unseen }, Unknown, "not asked: n1"},
+		{"bgp", "all up", func(f *Facts) { f.Views[0].Sessions = []Session{{Peer: "tor-a"}} }, OK, "all sessions are up: 1"},
+		{"bgp", "not asked", func(f *Facts) { f.Views[0].Why = unseen }, Unknown, "not asked, or only observing: n1"},
+		{"bgp", "all that are known are down", func(f *Facts) {
+			f.Views[0].Why = unseen
+			f.Views[1].Sessions = []Session{{Peer: "tor-a", Down: true, Why: "Idle"}}
+		}, Warn, "tor-a: Idle (n2); not known of n1"},
+		{"bgp", "a rehearsal", func(f *Facts) {
+			for i := range f.Views {
+				f.Views[i].ObserveOnly, f.Views[i].Sessions = true, []Session{{Peer: "tor-a", Down: true, Why: "only observing"}}
+			}
+		}, Unknown, "only observing: n1, n2"},
 		{"rights", "unseen", func(f *Facts) { f.Denied.Why = unseen }, Unknown, unseen},
 		{"other-products", "MetalLB", func(f *Facts) {
 			f.Pods.Value = []Pod{{Name: "metallb-system/speaker-x", Images: []string{"quay.example/metallb/speaker:v1"}}}
@@ -156,6 +165,7 @@ func TestRightsAreThoseThatTheInstallationNeeds(t *testing.T) {
 		return out
 	}
 	const ours, theirs = "manifests/bgp kube-system get secrets bgp-tor", "manifests/bgp-frr-k8s frr-k8s-system get secrets bgp-tor"
+	const beside = "manifests/bgp-frr over manifests/bgp kube-system get secrets bgp-tor"
 	const objects = "manifests/bgp-frr-k8s frr-k8s-system patch frrconfigurations "
 	for _, c := range []struct {
 		installed Installation
@@ -163,6 +173,7 @@ func TestRightsAreThoseThatTheInstallationNeeds(t *testing.T) {
 	}{
 		{Installation{Namespace: "kube-system"}, map[string]bool{ours: false, theirs: false, objects: false}},
 		{Installation{Namespace: "kube-system", Passwords: []string{"bgp-tor"}}, map[string]bool{ours: true, theirs: false, objects: false}},
+		{Installation{Namespace: "kube-system", Sidecar: true, Passwords: []string{"bgp-tor"}}, map[string]bool{beside: true, ours: false}},
 		{everything, map[string]bool{ours: false, theirs: true, objects: true}},
 	} {
 		got := asked(c.installed)

@@ -4,6 +4,7 @@ package diagnose
 type Installation struct {
 	Namespace string   // of ours
 	FRRK8s    string   // the namespace of the frr-k8s that has the sessions; empty: none has
+	Sidecar   bool     // an FRR of our own has the sessions
 	Passwords []string // Secrets with passwords of routers
 }
 
@@ -52,6 +53,9 @@ func Rights(i Installation) []Right {
 	ours(announcer, "", "configmaps", "ccm-baremetal-accepted", "list", "watch")
 	ours(announcer, "", "secrets", "ccm-baremetal-gossip", "list", "watch")
 	routers := adder("manifests/bgp", i.Namespace)
+	if i.Sidecar {
+		routers = adder("manifests/bgp-frr over manifests/bgp", i.Namespace)
+	}
 	if i.FRRK8s != "" {
 		routers = adder("manifests/bgp-frr-k8s", i.FRRK8s)
 		routers(announcer, "frrk8s.metallb.io", "frrconfigurations", "", "get", "list", "watch", "create", "patch", "delete")

@@ -56,14 +56,18 @@ func rights(f Facts) Check {
 		return unknown(name, f.Denied.Why, "")
 	}
 	var missing, manifests []string
+	secrets := ""
 	for _, r := range f.Denied.Value {
 		missing = append(missing, r.String())
 		if !slices.Contains(manifests, r.Manifests) {
 			manifests = append(manifests, r.Manifests)
 		}
+		if r.Resource == "secrets" && r.Verb == "get" {
+			secrets = "; the file there that grants to get Secrets has to name them"
+		}
 	}
 	if len(missing) > 0 {
-		return Check{name, Fail, "missing: " + strings.Join(missing, "; "), "given by " + strings.Join(manifests, ", ") + ", where Secrets with passwords have to be named; or by the chart"}
+		return Check{name, Fail, "missing: " + strings.Join(missing, "; "), "given by " + strings.Join(manifests, ", ") + ", or the chart" + secrets}
 	}
 	return Check{name, OK, "both accounts have all that they need", ""}
 }
@@ -227,8 +231,9 @@ func routers(f Facts) Check {
 	sessions, down := 0, 0
 	ailing := map[string][]string{} // nodes by what they say
 	for _, v := range f.Views {
-		if v.Why != "" {
+		if v.Why != "" || v.ObserveOnly { // who only observes has no session
 			dark = append(dark, v.Node)
+			continue
 		}
 		for _, s := range v.Sessions {
 			sessions++
@@ -245,15 +250,18 @@ func routers(f Facts) Check {
 	for _, what := range slices.Sorted(maps.Keys(ailing)) {
 		said = append(said, fmt.Sprintf("%s (%s)", what, strings.Join(ailing[what], ", ")))
 	}
+	if len(dark) > 0 && len(said) > 0 {
+		said = append(said, "not known of "+strings.Join(dark, ", "))
+	}
 	switch {
-	case sessions > 0 && down == sessions:
+	case sessions > 0 && down == sessions && len(dark) == 0:
 		return Check{name, Fail, "no router can be told of addresses: " + strings.Join(said, "; "), do}
 	case len(said) > 0:
 		return Check{name, Warn, strings.Join(said, "; "), do}
 	case len(dark) > 0 || len(f.Views) == 0:
-		return unknown(name, "not asked: "+orNone(dark), "")
+		return unknown(name, "not asked, or only observing: "+orNone(dark), "")
 	case sessions == 0:
 		return Check{name, OK, "no peer of the configuration selects a node", ""}
 	}
-	return Check{name, OK, fmt.Sprintf("%d sessions, and all are up", sessions), ""}
+	return Check{name, OK, fmt.Sprintf("all sessions are up: %d", sessions), ""}
 }
