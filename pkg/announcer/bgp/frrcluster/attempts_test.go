@@ -172,7 +172,7 @@ func TestAnotherASNumberCutsNoLeaveShort(t *testing.T) {
 		s.Set(all(func(p *config.Peer) { p.LocalASN = 64600 }))
 		time.Sleep(9 * time.Second)
 		api.waitText(t, own, `"asn":64500,"neighbors":[{"address":"192.0.2.1"`, shutdown, "!64600")
-		time.Sleep(10 * time.Second)
+		time.Sleep(12 * time.Second)
 		api.waitText(t, own, `"asn":64600`, "192.0.2.1\"", "192.0.2.2\"", "!"+shutdown)
 		s.Close()
 	})
@@ -188,7 +188,7 @@ func TestASessionThatWaitsAndIsNotWantedAnyMoreIsGone(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.Set([]plan.Peering{other})
 		time.Sleep(time.Second)
-		if took := end(t, s.Leave); took < 8*time.Second || took > 10*time.Second {
+		if took := end(t, s.Leave); took < 11*time.Second || took > 13*time.Second {
 			t.Errorf("the leave of the first took %s more", took)
 		}
 		if text, w := api.text(own), api.written(); text != "" || len(w) != 3 {

@@ -32,13 +32,13 @@ func TestPauseEndsWhenThereIsSomethingToDo(t *testing.T) {
 		"a Secret that nobody has looked at": {peer: stays},
 		"a Secret":                           {peer: stays, passwords: seen, want: 5 * time.Minute},
 		"a Secret of a peer that has left":   {peer: has, passwords: seen},
-		"a leave":                            {peer: leaves, passwords: seen, want: 10 * time.Second},
+		"a leave":                            {peer: leaves, passwords: seen, want: 13 * time.Second},
 		"what must not be seen":              {relook: in(9 * time.Minute), want: 9 * time.Minute},
 		"the end":                            {deadline: in(11 * time.Second), want: 11 * time.Second},
 		"the end that was":                   {deadline: in(-time.Second), want: 20 * time.Millisecond},
 		"a failure":                          {err: bad, want: longestPause},
 		"a failure with a Secret":            {peer: stays, passwords: map[string]checked{"tor": {again: in(time.Second)}}, err: bad, want: longestPause},
-		"a failure with a leave":             {peer: leaves, passwords: seen, err: bad, want: 10 * time.Second},
+		"a failure with a leave":             {peer: leaves, passwords: seen, err: bad, want: 13 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := New(Options{})

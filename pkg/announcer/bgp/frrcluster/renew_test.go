@@ -26,13 +26,13 @@ func TestOtherSettingsTakeLeaveFirst(t *testing.T) {
 				s.Set(append(beside[:len(beside):len(beside)], slow))
 				time.Sleep(time.Minute)
 				s.Set(append(beside[:len(beside):len(beside)], fast))
-				time.Sleep(9 * time.Second)
+				time.Sleep(12 * time.Second)
 				api.waitText(t, own, "192.0.2.1", `"holdTime":"1m30s"`, shutdown, "!9s")
 				time.Sleep(3 * time.Second)
 				if text := api.text(own); strings.Contains(text, `"192.0.2.1"`) || (text == "") != (beside == nil) {
 					t.Errorf("after the leave there is %q", text)
 				}
-				time.Sleep(3 * time.Second)
+				time.Sleep(5 * time.Second)
 				api.waitText(t, own, "192.0.2.1", `"holdTime":"9s"`, "198.51.100.1/32", "!"+shutdown)
 				time.Sleep(time.Hour)
 				if w := api.written(); len(w) != 4 {

@@ -195,7 +195,7 @@ func (s *Speaker) session(m roster.Member, heard told) bgp.Session {
 		return !heard.node.Running[frrk8s.Network{VRF: p.VRF, Prefix: r.Prefix}] || !slices.Contains(p.Families, config.FamilyOf(r.Prefix.Addr()))
 	})
 	if x.Why == "" && len(x.Advertised) < x.Wanted {
-		x.Why = fmt.Sprintf("FRR has %d of %d prefixes so far", len(x.Advertised), x.Wanted)
+		x.Why = fmt.Sprintf("frr-k8s has told of %d of %d prefixes so far: it looks every 30 s", len(x.Advertised), x.Wanted)
 	}
 	return x
 }

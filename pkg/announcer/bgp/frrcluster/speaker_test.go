@@ -136,7 +136,7 @@ func TestSessionsAreWhatFRRK8sTells(t *testing.T) {
 	api.put(sessionPath, session("Active", "N/A"))
 	waitSession(t, s, bgp.Connecting, "")
 	api.put(sessionPath, session("Established", "Up"))
-	waitSession(t, s, bgp.Established, "FRR has 0 of 2 prefixes so far")
+	waitSession(t, s, bgp.Established, "frr-k8s has told of 0 of 2 prefixes so far")
 	api.put(statePath, state("success", "router bgp 64500\n address-family ipv4 unicast\n  network 198.51.100.1/32\n  network 198.51.100.2/32\n"))
 	if x := waitSession(t, s, bgp.Established, ""); x.BFD != "up" || x.ASN != 64501 || x.Times != 1 || len(x.Advertised) != 2 || !x.Uncounted {
 		t.Errorf("got %+v", x)
@@ -192,7 +192,7 @@ func TestLeavingRoutersAreAskedFirst(t *testing.T) {
 				s.Set([]plan.Peering{peering(nil, "198.51.100.1/32")})
 				time.Sleep(time.Minute)
 				s.Set(leave)
-				time.Sleep(9 * time.Second)
+				time.Sleep(12 * time.Second)
 				api.waitText(t, own, shutdown, "198.51.100.1/32")
 				time.Sleep(2 * time.Second)
 				api.waitGone(t, own)
@@ -253,10 +253,10 @@ func TestEndOfAnAnnouncer(t *testing.T) {
 		stays bool
 		took  time.Duration
 	}{
-		"asks and withdraws":                       {func(*plan.Peering) {}, false, 10 * time.Second},
+		"asks and withdraws":                       {func(*plan.Peering) {}, false, 13 * time.Second},
 		"is in time with the longest pause":        {func(p *plan.Peering) { p.Pause = 15 * time.Second }, false, 14 * time.Second},
 		"leaves what FRR can keep (B128)":          {func(p *plan.Peering) { p.Peer.GracefulRestart = 120 * time.Second }, true, 0},
-		"of a drained node withdraws all the same": {func(p *plan.Peering) { p.Peer.GracefulRestart, p.Leaving = 120*time.Second, plan.Draining }, false, 10 * time.Second},
+		"of a drained node withdraws all the same": {func(p *plan.Peering) { p.Peer.GracefulRestart, p.Leaving = 120*time.Second, plan.Draining }, false, 13 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
