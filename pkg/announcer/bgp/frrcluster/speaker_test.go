@@ -263,9 +263,11 @@ func TestEndOfAnAnnouncer(t *testing.T) {
 				api := newAPI(true)
 				s := newSpeaker(t, api)
 				p := peering(nil, "198.51.100.1/32")
-				s.Set([]plan.Peering{p})
-				time.Sleep(time.Minute)
 				c.edit(&p)
+				before := p
+				before.Leaving = ""
+				s.Set([]plan.Peering{before})
+				time.Sleep(time.Minute)
 				s.Set([]plan.Peering{p})
 				if took := end(t, s.Leave); took < c.took || took > c.took+time.Second {
 					t.Errorf("took %s, want %s", took, c.took)
