@@ -131,7 +131,7 @@ func (s *Speaker) run(ctx context.Context) {
 		if wish.Ending && !s.roster.Leaving() && (s.outcome.err == nil || late) {
 			return
 		}
-		s.keeper.Wait(s.pause(now, deadline))
+		s.keeper.Wait(s.pause(time.Now(), deadline))
 	}
 }
 
@@ -198,7 +198,7 @@ func (s *Speaker) pass(life context.Context, now time.Time) (why map[string]erro
 		if err := s.sweep(ctx, now); err != nil {
 			return nil, err
 		}
-		s.roster.Applied(now)
+		s.roster.Applied(time.Now()) // not before it was: the API server may be slow
 		return nil, nil
 	}
 	if err := s.begin(ctx, life); err != nil {
@@ -208,7 +208,7 @@ func (s *Speaker) pass(life context.Context, now time.Time) (why map[string]erro
 	lineup, why = s.readable(ctx, lineup, there.items[frrk8s.Name(s.o.Node)], now)
 	switch {
 	case errors.Is(there.err, ErrAbsent) && idle:
-		s.roster.Applied(now)
+		s.roster.Applied(time.Now()) // not before it was: the API server may be slow
 		s.rest()
 		return why, nil
 	case errors.Is(there.err, ErrAbsent):
@@ -221,7 +221,7 @@ func (s *Speaker) pass(life context.Context, now time.Time) (why map[string]erro
 	if err := s.write(ctx, now, lineup, there); err != nil {
 		return why, err
 	}
-	s.roster.Applied(now)
+	s.roster.Applied(time.Now()) // not before it was: the API server may be slow
 	if idle {
 		s.rest()
 	}
