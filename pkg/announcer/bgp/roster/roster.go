@@ -81,9 +81,14 @@ func (r *Roster) Update(want []plan.Peering, ending bool, now time.Time) {
 	for _, m := range r.members {
 		before[Key(m.Peer)] = m
 	}
-	var next []*Member
+	var next, strangers []*Member
 	for _, w := range want {
-		next = append(next, r.become(before[Key(w.Peer)], w, ending, now))
+		was := before[Key(w.Peer)]
+		m := r.become(was, w, ending, now)
+		if was == nil && m.Leaves() {
+			strangers = append(strangers, m)
+		}
+		next = append(next, m)
 		delete(before, Key(w.Peer))
 	}
 	for _, m := range r.members {
@@ -94,6 +99,11 @@ func (r *Roster) Update(want []plan.Peering, ending bool, now time.Time) {
 	}
 	r.members = next
 	r.expire(now)
+	for _, m := range strangers { // rather no word to them than one that cuts others short
+		if slices.ContainsFunc(r.members, func(o *Member) bool { return !slices.Contains(strangers, o) && r.excludes(m, o) }) {
+			m.Step = Left
+		}
+	}
 	for _, m := range r.members {
 		if m.Step == Waits && !slices.ContainsFunc(r.members, func(o *Member) bool { return r.excludes(m, o) }) {
 			m.Step = Stays
@@ -112,7 +122,7 @@ func (r *Roster) become(m *Member, w plan.Peering, ending bool, now time.Time) *
 	switch {
 	case leaves && m == nil: // but an announcer before this one may have left the session there
 		m = &Member{Peering: w, begun: now}
-		m.Leaving = cmp.Or(m.Leaving, plan.Draining)
+		m.Leaving, m.Routes = cmp.Or(m.Leaving, plan.Draining), nil // a session that is closed needs none
 		r.close(m, now)
 	case leaves && m.Step == Waits:
 		return &Member{Peering: w, Step: Left}

@@ -125,7 +125,7 @@ func TestAProgramThatForgetsHasNoStepOfClosing(t *testing.T) {
 func TestANodeThatIsExcludedFromTheStartClosesWhatIsThere(t *testing.T) {
 	p := begin(t, closes)
 	want := peering("a", 0, plan.ExcludeLabel, 1)
-	p.step(0, false, false, "a 1 ExcludeLabel closed;", want)
+	p.step(0, false, false, "a 0 ExcludeLabel closed;", want)
 	p.step(time.Second, false, true, "", want)
 }
 
@@ -189,7 +189,7 @@ func TestANodeThatDrainsWithOtherTermsKeepsThoseOfBefore(t *testing.T) {
 
 func TestAnAnnouncerThatEndsAtOnceKeepsWhatRoutersKeep(t *testing.T) {
 	p := begin(t, closes)
-	p.step(0, true, false, "kept 1 ;a 1 Draining closed;", peering("kept", time.Minute, "", 1), peering("a", 0, "", 1))
+	p.step(0, true, false, "kept 1 ;a 0 Draining closed;", peering("kept", time.Minute, "", 1), peering("a", 0, "", 1))
 }
 
 func TestLeavesThatAreHurriedAreOver(t *testing.T) {
@@ -230,6 +230,25 @@ func TestWhoIsExcludedWaitsForThoseThatLeave(t *testing.T) {
 			step(time.Second, "b 1 ;", c.next)
 		})
 	}
+}
+
+// Nothing is known of a session with a router that appears on a node which drains:
+// to close what may be there must not end the leaves of others.
+func TestAStrangerOnANodeThatDrainsCutsNoLeaveShort(t *testing.T) {
+	a, stranger := peering("a", 0, "", 1), peering("b", 0, plan.Draining, 1)
+	drained := a
+	drained.Leaving = plan.Draining
+	for asn, want := range map[uint32]string{0: "b 0 Draining closed;a 1 Draining;", 64600: "a 1 Draining;"} {
+		p := begin(t, closes)
+		stranger.ASN = asn
+		p.step(0, false, true, "a 1 ;", a)
+		p.step(0, false, true, "a 1 Draining;", drained)
+		p.step(0, false, true, want, stranger, drained)
+	}
+	p := begin(t, closes)
+	stranger.ASN = 64600
+	p.step(0, false, true, "a 1 ;", a)
+	p.step(0, false, true, "a 1 Draining;", stranger, drained) // all at once
 }
 
 func TestWhoWaitsAndIsNotWantedAnyMoreNeverBegins(t *testing.T) {
