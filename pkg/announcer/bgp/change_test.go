@@ -35,8 +35,8 @@ func TestMuteRouterDelaysNothing(t *testing.T) {
 	s.Set([]plan.Peering{silent, r.to(nil, "198.51.100.1/32", "198.51.100.2/32")})
 	r.waitTable(2)
 	t.Logf("Set took %s, and the router knew after %s", took, time.Since(began))
-	if got := s.Sessions()[0]; got.Peer != "mute" || got.State != bgp.Opening || got.Why != "" {
-		t.Errorf("the mute router has been waited for: %+v", got)
+	if got := s.Sessions()[0]; got.Peer != "mute" || got.State == bgp.Established {
+		t.Errorf("the mute router has a session: %+v", got)
 	}
 	eventually(t, func() error {
 		for _, session := range s.Sessions() {
