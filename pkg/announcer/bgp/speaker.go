@@ -173,8 +173,10 @@ func (s *Speaker) Close() {
 		all = append(all, p)
 	}
 	s.mu.Unlock()
-	for _, p := range all {
+	for _, p := range all { // all of them before any is waited for: some wait for others
 		p.cancel()
+	}
+	for _, p := range all {
 		<-p.done
 	}
 }
