@@ -220,7 +220,11 @@ func (c *Conditions) write(ctx context.Context, key string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeWithin)
 	defer cancel()
-	if err := c.o.Write(ctx, key, was, p.want); err != nil && !apierrors.IsNotFound(err) {
+	switch err := c.o.Write(ctx, key, was, p.want); {
+	case apierrors.IsNotFound(err): // and there is nobody to tell
+		c.forget(key, p)
+		return nil
+	case err != nil:
 		return err
 	}
 	c.note(key, was, p)

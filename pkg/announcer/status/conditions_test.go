@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
@@ -208,6 +210,22 @@ func TestSilenceIsSaidAfterThreeSecondsWithCountsAndAnEvent(t *testing.T) {
 				w.wantWritten(t, "web/s101 False NoEligibleNode: not announcing 192.0.2.101: every node is left out: 1 Draining, 2 NoLocalEndpoint")
 				if diff := cmp.Diff([]string{"web/s101 NoEligibleNode"}, w.warnings); diff != "" {
 					t.Error(diff)
+				}
+			})
+		}
+	})
+}
+
+func TestNothingIsSaidOfAServiceThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		b.err = apierrors.NewNotFound(corev1.Resource("services"), "s101")
+		for _, node := range []string{"n1", "n2"} {
+			withConditions(t, b, func(w *writer) {
+				w.passes(asSeenBy(silentWorld(t), node))
+				time.Sleep(time.Minute)
+				if len(w.warnings) > 0 || w.log.Len() > 0 {
+					t.Errorf("%s said %q, and logged %s", node, w.warnings, w.log.String())
 				}
 			})
 		}
