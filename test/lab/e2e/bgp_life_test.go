@@ -95,7 +95,7 @@ func routesFollowALabel(t *testing.T, router *frr, vip netip.Addr) {
 			}
 		}))
 	}
-	defer func() { // not a Cleanup: the context of the test ends before those
+	defer func() {
 		label("")
 		router.waitNeighbours(routed...)
 	}()

@@ -91,14 +91,15 @@ func forgetUs(t *testing.T) {
 // until those of the test before are gone.
 func metalLBResources(t *testing.T) {
 	t.Helper()
-	kubectl(t, "delete", "--ignore-not-found", "--timeout=60s", "-f", "testdata/metallb.yaml")
+	kubectl(t, "delete", "--ignore-not-found", "--timeout=110s", "-f", "testdata/metallb.yaml")
 	kubectl(t, "apply", "-f", "testdata/metallb.yaml")
 	t.Cleanup(func() {
 		if _, err := cluster.Kubectl(bounded(t), "delete", "--wait=false", "-f", "testdata/metallb.yaml"); err != nil {
 			t.Error(err)
 		}
 	})
-	kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	kubectl(t, "wait", "--for=condition=Established", "--timeout=110s", "crd",
+		"ipaddresspools.metallb.io", "l2advertisements.metallb.io", "bgppeers.metallb.io", "bgpadvertisements.metallb.io")
 }
 
 // metalLB makes a cluster that has never seen us, and has MetalLB.
