@@ -110,7 +110,7 @@ func TestRefusalsOfARouterAreShown(t *testing.T) {
 		{wire.BGP_ERROR_CEASE, wire.BGP_ERROR_SUB_MAXIMUM_NUMBER_OF_PREFIXES_REACHED}:          "it takes no more prefixes",
 		{wire.BGP_ERROR_CEASE, wire.BGP_ERROR_SUB_OUT_OF_RESOURCES}:                            "out of resources",
 		{wire.BGP_ERROR_OPEN_MESSAGE_ERROR, wire.BGP_ERROR_SUB_UNSUPPORTED_VERSION_NUMBER}:     "unsupported version number",
-		{wire.BGP_ERROR_OPEN_MESSAGE_ERROR, wire.BGP_ERROR_SUB_UNSUPPORTED_OPTIONAL_PARAMETER}: "unsupported optional parameter",
+		{wire.BGP_ERROR_OPEN_MESSAGE_ERROR, wire.BGP_ERROR_SUB_UNSUPPORTED_OPTIONAL_PARAMETER}: "it knows no capabilities (RFC 5492)",
 	} {
 		inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
 			s.Set([]plan.Peering{peering("r1", "192.0.2.1", nil)})
