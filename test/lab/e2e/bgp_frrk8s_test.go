@@ -1,12 +1,10 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,7 +40,7 @@ bgp:
   - {name: r2, address: "2001:db8:51::1", asn: internal, families: [IPv4, IPv6], bfdProfile: fast, nodeSelector: "kubernetes.io/hostname in (n1, n2)"}
 `
 
-// There is no frr-k8s in the lab: what it would read is judged as the API server
+// No frr-k8s runs here: what it would read is judged as the API server
 // with its CRDs has it, and what it would tell is written by the test.
 func TestServiceByFRRK8s(t *testing.T) {
 	atRest(t)
@@ -114,15 +112,7 @@ func makeFRRK8sNamespace(t *testing.T) {
 // format of numbers: they do not fit int32, which API servers since 1.37 mind.
 func frrK8sTypes(t *testing.T) string {
 	t.Helper()
-	root, err := product.Root(t.Context())
-	must(t, err)
-	cmd := exec.Command("go", "mod", "download", "-json", "github.com/metallb/frr-k8s")
-	cmd.Dir = filepath.Join(root, "tools", "frrk8s")
-	out, err := cmd.Output()
-	must(t, err)
-	var module struct{ Dir string }
-	must(t, json.Unmarshal(out, &module))
-	files, err := filepath.Glob(filepath.Join(module.Dir, "config/crd/bases/*.yaml"))
+	files, err := filepath.Glob(filepath.Join(frrK8sModule(t), "config/crd/bases/*.yaml"))
 	must(t, err)
 	if len(files) != 3 {
 		t.Fatalf("frr-k8s has the CRDs %v", files)
@@ -131,7 +121,7 @@ func frrK8sTypes(t *testing.T) string {
 	for _, path := range files {
 		text, err := os.ReadFile(path)
 		must(t, err)
-		all = append(append(all, "---\n"...), bytes.ReplaceAll(text, []byte("format: int32"), []byte("format: int64"))...)
+		all = append(append(all, "---\n"...), fitting(text)...)
 	}
 	path := filepath.Join(t.TempDir(), "crds.yaml")
 	must(t, os.WriteFile(path, all, 0o600))
@@ -149,7 +139,22 @@ func installFRRK8s(t *testing.T) {
 func removeFRRK8s(t *testing.T) {
 	_, err := cluster.Kubectl(bounded(t), "delete", "--ignore-not-found", "-f", frrK8sTypes(t))
 	must(t, err)
-	err = cluster.Client().CoreV1().Secrets(frrK8s).Delete(bounded(t), bgpSecret, metav1.DeleteOptions{})
+	forgetPasswordOfFRRK8s(t)
+}
+
+// givePasswordToFRRK8s makes the Secret with the router's password.
+func givePasswordToFRRK8s(t *testing.T) {
+	t.Helper()
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: bgpSecret}, Type: corev1.SecretTypeBasicAuth, StringData: map[string]string{"password": bgpPassword},
+	}
+	_, err := cluster.Client().CoreV1().Secrets(frrK8s).Create(bounded(t), secret, metav1.CreateOptions{})
+	must(t, err)
+}
+
+// forgetPasswordOfFRRK8s deletes it, if it is there.
+func forgetPasswordOfFRRK8s(t *testing.T) {
+	err := cluster.Client().CoreV1().Secrets(frrK8s).Delete(bounded(t), bgpSecret, metav1.DeleteOptions{})
 	if !apierrors.IsNotFound(err) {
 		must(t, err)
 	}
@@ -295,11 +300,7 @@ func advertises(want ...string) func(map[string]frrConfiguration) error {
 func peerWithoutItsSecretIsLeftOut(t *testing.T) {
 	told(t, addresses("2001:db8:51::1"), byFRRK8s...)
 	asked(t, "n1", "there is no Secret "+frrK8s+"/"+bgpSecret)
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: bgpSecret}, Type: corev1.SecretTypeBasicAuth, StringData: map[string]string{"password": bgpPassword},
-	}
-	_, err := cluster.Client().CoreV1().Secrets(frrK8s).Create(bounded(t), secret, metav1.CreateOptions{})
-	must(t, err)
+	givePasswordToFRRK8s(t)
 	told(t, addresses("198.51.100.1", "2001:db8:51::1"), byFRRK8s...)
 	found, err := frrConfigurations(bounded(t))
 	must(t, err)
@@ -333,13 +334,8 @@ func objectWrites(t *testing.T, since time.Time) audit.Log {
 }
 
 func serviceByFRRK8sComesAndGoes(t *testing.T) {
-	service := func(name string) *corev1.Service {
-		s := lab.LoadBalancer("by-frr-k8s", name, "web")
-		s.Annotations = map[string]string{"ccm-baremetal.io/pool": "wide"}
-		return s
-	}
 	began := calm(t, 2*time.Second)
-	s := create(t, service("far"))
+	s := create(t, routedByFRRK8s("far"))
 	a := address(t, s)
 	told(t, advertises(a.String()+"/32"), byFRRK8s...)
 	if w := objectWrites(t, began); len(w) != len(byFRRK8s) {
@@ -361,7 +357,7 @@ func serviceByFRRK8sComesAndGoes(t *testing.T) {
 	if w := objectWrites(t, began); len(w) != 0 {
 		t.Errorf("at rest there were\n%s", w)
 	}
-	second := create(t, service("farther"))
+	second := create(t, routedByFRRK8s("farther"))
 	b := address(t, second)
 	both := []string{a.String() + "/32", b.String() + "/32"}
 	slices.Sort(both)

@@ -37,7 +37,7 @@ func (p *Product) probe(ctx context.Context) {
 }
 
 func (p *Product) probePod(ctx context.Context, pod *corev1.Pod) {
-	node := nodeOf(pod)
+	node := NodeOf(pod)
 	if ready := p.answersReady(ctx, node); ready != isReady(pod) {
 		_ = p.Lab.SetPodReady(ctx, lab.Pod{Namespace: pod.Namespace, Name: pod.Name, Node: node}, ready) // again in a second
 	}
@@ -57,9 +57,9 @@ func (p *Product) answersReady(ctx context.Context, node string) bool {
 
 func readyURL() string { return fmt.Sprintf("http://127.0.0.1:%d/readyz", HTTPPort) }
 
-// nodeOf returns the node that a pod of a DaemonSet is meant for: without a
+// NodeOf returns the node that a pod of a DaemonSet is meant for: without a
 // scheduler it is not bound to it.
-func nodeOf(pod *corev1.Pod) string {
+func NodeOf(pod *corev1.Pod) string {
 	a := pod.Spec.Affinity
 	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return pod.Spec.NodeName
