@@ -3,6 +3,7 @@ package manifests
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,24 +48,7 @@ announcer: {extraArgs: [--log-level=debug]}
 	t.Cleanup(func() {
 		expect.Must(t, cluster.Client().CoreV1().Services(s.Namespace).Delete(context.Background(), s.Name, metav1.DeleteOptions{}))
 	})
-	addresses, err := cluster.WaitIngress(expect.Bounded(t), s)
-	expect.Must(t, err)
-	expect.Eventually(t, "a request to the Service", func(ctx context.Context) error {
-		_, err := cluster.Get(ctx, lab.Client, "http://"+addresses[0].String()+"/")
-		return err
-	})
-	expect.Eventually(t, "the announcer's condition", func(ctx context.Context) error {
-		now, err := cluster.Client().CoreV1().Services(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, c := range now.Status.Conditions {
-			if c.Type == "ccm-baremetal.io/Announced" && c.Status == metav1.ConditionTrue {
-				return nil
-			}
-		}
-		return fmt.Errorf("%+v", now.Status.Conditions)
-	})
+	served(t, s)
 	log, err := cluster.Audit(begin)
 	expect.Must(t, err)
 	for _, program := range []string{product.CCM, product.Announcer} {
@@ -77,6 +61,41 @@ announcer: {extraArgs: [--log-level=debug]}
 		}
 	}
 	guarded(t, namespace, s)
+}
+
+// served waits until a Service has an address that answers, and until its
+// condition says so. It returns the URL.
+func served(t *testing.T, s *corev1.Service) string {
+	t.Helper()
+	addresses, err := cluster.WaitIngress(expect.Bounded(t), s)
+	expect.Must(t, err)
+	url := "http://" + addresses[0].String() + "/"
+	expect.Eventually(t, "a request to the Service", func(ctx context.Context) error {
+		_, err := cluster.Get(ctx, lab.Client, url)
+		return err
+	})
+	expect.Eventually(t, "the announcer's condition", func(ctx context.Context) error {
+		status, err := announced(ctx, s)
+		if err == nil && status != metav1.ConditionTrue {
+			err = fmt.Errorf("it is %q", status)
+		}
+		return err
+	})
+	return url
+}
+
+// announced returns the status of a Service's condition Announced, empty if there
+// is none.
+func announced(ctx context.Context, s *corev1.Service) (metav1.ConditionStatus, error) {
+	now, err := cluster.Client().CoreV1().Services(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(now.Status.Conditions, func(c metav1.Condition) bool { return c.Type == "ccm-baremetal.io/Announced" })
+	if i < 0 {
+		return "", nil
+	}
+	return now.Status.Conditions[i].Status, nil
 }
 
 // guarded checks that the policy is about the account in a namespace: it may write

@@ -1,0 +1,254 @@
+package manifests
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab"
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/audit"
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/expect"
+	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
+)
+
+// A right is one verb on one resource, as a rule of a manifest gives it. To list and
+// to watch is one: who may watch gets the list by it, and to list alone is of no use.
+type right struct {
+	within                bool // the program's own namespace
+	group, resource, verb string
+	rule                  rbacv1.PolicyRule
+
+	taken       bool
+	given, used time.Time // since it was taken; zero: not yet
+}
+
+func (r *right) String() string { return strings.TrimSuffix(r.verb+" "+r.resource+"."+r.group, ".") }
+
+// confined is a program whose account has no rights but those that are left to it.
+type confined struct {
+	name       string
+	proxy      *lab.APIProxy
+	kubeconfig string
+	rights     []*right // all of its manifest
+	runs       []*process
+}
+
+// process is one of it.
+type process struct {
+	*lab.Process
+	begin int // where its log begins in the file, which may have that of an earlier process
+	mark  int // how long that was when rights were taken
+}
+
+// confine puts a proxy before a program, and leaves it all its rights.
+func confine(t *testing.T, name string) *confined {
+	t.Helper()
+	proxy, err := cluster.APIProxy()
+	expect.Must(t, err)
+	t.Cleanup(func() { expect.Must(t, proxy.Close()) })
+	kubeconfig, err := proxy.Kubeconfig(expect.Bounded(t), product.Namespace, name)
+	expect.Must(t, err)
+	everywhere, err := cluster.Client().RbacV1().ClusterRoles().Get(expect.Bounded(t), name, metav1.GetOptions{})
+	expect.Must(t, err)
+	within, err := cluster.Client().RbacV1().Roles(product.Namespace).Get(expect.Bounded(t), name, metav1.GetOptions{})
+	expect.Must(t, err)
+	return &confined{
+		name: name, proxy: proxy, kubeconfig: kubeconfig,
+		rights: slices.Concat(rightsOf(everywhere.Rules, false), rightsOf(within.Rules, true)),
+	}
+}
+
+func rightsOf(rules []rbacv1.PolicyRule, within bool) []*right {
+	var out []*right
+	for _, rule := range rules {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				one := rule
+				one.Resources, one.Verbs = []string{resource}, []string{verb}
+				switch verb {
+				case "list":
+					continue
+				case "watch":
+					one.Verbs = []string{"list", "watch"}
+				}
+				out = append(out, &right{within: within, group: rule.APIGroups[0], resource: resource, verb: verb, rule: one})
+			}
+		}
+	}
+	return out
+}
+
+// take takes rights away from the program, and leaves it all others.
+func (c *confined) take(t *testing.T, which func(*right) bool) {
+	t.Helper()
+	for _, r := range c.rights {
+		r.taken, r.given, r.used = which(r), time.Time{}, time.Time{}
+	}
+	for _, r := range c.runs {
+		r.mark = len(r.Log())
+	}
+	c.grant(t)
+}
+
+// start starts a process of the program, whose former one may have run.
+func (c *confined) start(t *testing.T, former *lab.Process, start func() (*lab.Process, error)) {
+	t.Helper()
+	begin := 0
+	if former != nil {
+		begin = len(former.Log())
+	}
+	started, err := start()
+	expect.Must(t, err)
+	c.runs = append(c.runs, &process{started, begin, begin})
+}
+
+// grant makes the roles hold the rights that are not missing.
+func (c *confined) grant(t *testing.T) {
+	t.Helper()
+	rules := func(within bool) []byte {
+		left := []rbacv1.PolicyRule{}
+		for _, r := range c.rights {
+			if r.within == within && (!r.taken || !r.given.IsZero()) {
+				left = append(left, r.rule)
+			}
+		}
+		patch, err := json.Marshal(map[string]any{"rules": left})
+		expect.Must(t, err)
+		return patch
+	}
+	client := cluster.Client().RbacV1()
+	_, err := client.ClusterRoles().Patch(expect.Bounded(t), c.name, types.MergePatchType, rules(false), metav1.PatchOptions{})
+	expect.Must(t, err)
+	_, err = client.Roles(product.Namespace).Patch(expect.Bounded(t), c.name, types.MergePatchType, rules(true), metav1.PatchOptions{})
+	expect.Must(t, err)
+}
+
+// learn gives the program the rights that its log names, and notes which it uses
+// after that. The error says of which it has done either not yet.
+func (c *confined) learn(t *testing.T) error {
+	t.Helper()
+	for _, r := range c.runs {
+		if !r.Running() {
+			t.Fatalf("%s on %s has ended for want of a right", c.name, r.Host)
+		}
+	}
+	named, news := c.named(), false
+	for _, r := range c.rights {
+		if r.taken && r.given.IsZero() && named[r.String()] {
+			r.given, news = time.Now(), true
+		}
+	}
+	if news {
+		c.grant(t)
+	}
+	c.noteUses(t)
+	var waiting []error
+	for _, r := range c.rights {
+		switch {
+		case r.taken && r.given.IsZero():
+			waiting = append(waiting, fmt.Errorf("%s does not say that it lacks %s", c.name, r))
+		case r.taken && r.used.IsZero():
+			waiting = append(waiting, fmt.Errorf("%s does not use its right to %s", c.name, r))
+		}
+	}
+	return errors.Join(waiting...)
+}
+
+// refusal is how the API server names a right that is missing.
+var refusal = regexp.MustCompile(`cannot ([a-z]+) resource \\*"([a-z/]+)\\*" in API group \\*"([a-z0-9.]*)\\*"`)
+
+// named returns the rights that the program has named since some were taken.
+func (c *confined) named() map[string]bool {
+	out := map[string]bool{}
+	for _, run := range c.runs {
+		for _, m := range refusal.FindAllStringSubmatch(run.Log()[run.mark:], -1) {
+			r := right{verb: m[1], resource: m[2], group: m[3]}
+			if r.verb == "list" {
+				r.verb = "watch"
+			}
+			out[r.String()] = true
+		}
+	}
+	return out
+}
+
+// unnamed returns the rights that are missing and that the program has not named.
+func (c *confined) unnamed() []string {
+	named := c.named()
+	var out []string
+	for _, r := range c.rights {
+		if r.taken && !named[r.String()] {
+			out = append(out, r.String())
+		}
+	}
+	return out
+}
+
+// unfounded returns the rights that the program has named though it had them.
+func (c *confined) unfounded() []string {
+	named := c.named()
+	for _, r := range c.rights {
+		if r.taken {
+			delete(named, r.String())
+		}
+	}
+	return slices.Sorted(maps.Keys(named))
+}
+
+// noteUses looks for rights that were used after they were given.
+func (c *confined) noteUses(t *testing.T) {
+	t.Helper()
+	var since time.Time
+	for _, r := range c.rights {
+		if r.taken && !r.given.IsZero() && r.used.IsZero() && (since.IsZero() || r.given.Before(since)) {
+			since = r.given
+		}
+	}
+	if since.IsZero() {
+		return
+	}
+	log, err := cluster.Audit(since)
+	expect.Must(t, err)
+	for _, e := range log.User(product.Namespace + "/" + c.name) {
+		for _, r := range c.rights {
+			if r.taken && r.used.IsZero() && !r.given.IsZero() && e.Time.After(r.given) && r.covers(e) {
+				r.used = e.Time
+			}
+		}
+	}
+}
+
+// covers tells whether a request succeeded by the right.
+func (r *right) covers(e audit.Event) bool {
+	object := strings.TrimSuffix(e.Resource+"/"+e.Subresource, "/")
+	return e.Code/100 == 2 && e.Group == r.group && object == r.resource && e.Verb == r.verb &&
+		(len(r.rule.ResourceNames) == 0 || slices.Contains(r.rule.ResourceNames, e.Name))
+}
+
+// report logs how long each right took.
+func (c *confined) report(t *testing.T, begin time.Time) {
+	t.Helper()
+	for _, r := range c.rights {
+		if r.taken {
+			t.Logf("%s: %s: named after %.1f s, used %.1f s later", c.name, r, r.given.Sub(begin).Seconds(), r.used.Sub(r.given).Seconds())
+		}
+	}
+}
+
+// show logs what the program's processes have logged.
+func (c *confined) show(t *testing.T) {
+	t.Helper()
+	for _, r := range c.runs {
+		t.Logf("the log of %s on %s:\n%s", c.name, r.Host, r.Log()[r.begin:])
+	}
+}
