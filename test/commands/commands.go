@@ -74,7 +74,7 @@ func shown(page string) []string {
 	inside := false
 	for line := range strings.Lines(continued.ReplaceAllString(page, " ")) {
 		switch {
-		case strings.HasPrefix(line, "```"):
+		case strings.HasPrefix(strings.TrimSpace(line), "```"):
 			inside = !inside
 		case inside:
 			out = append(out, line)
