@@ -139,7 +139,7 @@ func (c *confined) learn(t *testing.T) error {
 	t.Helper()
 	for _, r := range c.runs {
 		if !r.Running() {
-			t.Fatalf("%s on %s has ended for want of a right", c.name, r.Host)
+			t.Fatalf("%s on %s has ended; nothing but a lost Lease may end it", c.name, r.Host)
 		}
 	}
 	named, news := c.named(), false
