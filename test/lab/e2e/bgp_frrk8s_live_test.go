@@ -43,7 +43,7 @@ func TestServiceByARunningFRRK8s(t *testing.T) {
 	for _, n := range byFRRK8s {
 		release.run(t, n)
 	}
-	defer func() { // not a Cleanup: the context of the test ends before those
+	defer func() {
 		restoreDocument(t, router)
 		startMissing(t)
 		waitFRRConfigurations(t)
@@ -217,8 +217,8 @@ func drainByFRRK8sLosesNothing(t *testing.T, release *frrK8sRelease, router *frr
 	f.lostNothing(t)
 }
 
-// endsWithin is what an announcer has that ends.
-const endsWithin = 19 * time.Second
+// endsWithin is what an announcer has that ends, and the end of its process.
+const endsWithin = 19*time.Second + 3*time.Second
 
 func endByFRRK8sLosesNothing(t *testing.T, release *frrK8sRelease, router *frr, vip netip.Addr) {
 	f := newFlows(t, vip)
