@@ -68,9 +68,9 @@ bench: ## Run the benchmarks, each beside what it is compared with
 	go test -run '^$$' -bench . -benchmem ./pkg/...
 
 .PHONY: soak
-soak: ## Run the tests of membership and of the lab longer and more often, and judge times (about two hours)
+soak: ## Run the tests of membership, of FRR and of the lab longer and more often, and judge times (about two hours)
 	@scripts/need
-	@CCM_SOAK=1 go test -count=1 -timeout 1h ./pkg/announcer/membership
+	@CCM_SOAK=1 CCM_REQUIRE_NETNS=1 go test -count=1 -p 1 -timeout 1h ./pkg/announcer/membership ./pkg/announcer/bgp/frrhost
 	@CCM_SOAK=1 scripts/test lab
 
 .PHONY: clean

@@ -3,6 +3,7 @@ package frrhost_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -25,7 +26,8 @@ func (h *host) reaches(prefix string) bool {
 }
 
 // A node that dies takes no link of the router down. Without BFD its routes
-// would stay for the hold time.
+// would stay for the hold time. The 1.2 s that are promised are judged on a quiet
+// machine only.
 func TestRouterLeavesADeadNodeByBFD(t *testing.T) {
 	need(t, "nft")
 	node, tor := newHost(t, "n"), newHost(t, "t")
@@ -36,7 +38,7 @@ func TestRouterLeavesADeadNodeByBFD(t *testing.T) {
 	s, _ := node.speaker()
 	external, _ := peers()
 	external.HoldTime, external.KeepaliveTime = 180*time.Second, 60*time.Second
-	external.BFD.ReceiveInterval, external.BFD.TransmitInterval = 600*time.Millisecond, 600*time.Millisecond
+	external.BFD.ReceiveInterval, external.BFD.TransmitInterval = 300*time.Millisecond, 300*time.Millisecond
 	s.Set([]plan.Peering{{Peer: external, Routes: routes("203.0.113.1/32"), Pause: time.Second}})
 	node.eventually(func() error {
 		if x := session(s, "tor"); x.State != bgp.Established || x.BFD != "up" {
@@ -61,8 +63,12 @@ func TestRouterLeavesADeadNodeByBFD(t *testing.T) {
 	})
 	took := time.Since(began)
 	t.Logf("the router stopped using the node after %s", took)
-	if took > 10*time.Second { // three times 600 ms, on a busy machine
-		t.Errorf("took %s", took)
+	within := 10 * time.Second
+	if os.Getenv("CCM_SOAK") == "1" {
+		within = 1200 * time.Millisecond
+	}
+	if took > within {
+		t.Errorf("took %s, want %s at most", took, within)
 	}
 	if got := tor.vtysh("show bfd peers"); !strings.Contains(got, "Status: down") {
 		t.Errorf("not for BFD:\n%s", got)
