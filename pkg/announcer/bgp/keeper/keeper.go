@@ -26,6 +26,7 @@ type Keeper struct {
 
 	mu       sync.Mutex
 	started  bool
+	closed   bool
 	wish     Wish
 	sessions []bgp.Session
 }
@@ -56,7 +57,7 @@ func (k *Keeper) Started() bool {
 func (k *Keeper) Set(want []plan.Peering) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.wish.Ending {
+	if k.wish.Ending || k.closed {
 		return
 	}
 	k.wish.Peerings = want
@@ -115,9 +116,13 @@ func (k *Keeper) Leave(ctx context.Context) {
 	}
 }
 
-// Close ends the goroutine at once.
+// Close ends the goroutine at once. It asks for nothing: a pass that is under way
+// must not begin a leave.
 func (k *Keeper) Close() {
-	started := k.end(time.Time{})
+	k.mu.Lock()
+	k.closed = true
+	started := k.started
+	k.mu.Unlock()
 	k.cancel()
 	if started {
 		<-k.done

@@ -104,3 +104,20 @@ func TestSessionsHaveTheTimeOfTheirState(t *testing.T) {
 		}
 	})
 }
+
+// Whoever passes while the keeper is closed must not take it for a leave.
+func TestACloseAsksForNothing(t *testing.T) {
+	var at keeper.Wish
+	var k *keeper.Keeper
+	k = keeper.New(func(ctx context.Context) {
+		<-ctx.Done()
+		at = k.Wish()
+	})
+	k.Set([]plan.Peering{{}})
+	k.Close()
+	k.Set(nil)
+	if now := k.Wish(); at.Ending || len(at.Peerings) != 1 || now.Ending || len(now.Peerings) != 1 {
+		t.Errorf("asks for %+v, and then %+v", at, now)
+	}
+	k.Leave(t.Context()) // it has ended, and says so at once
+}
