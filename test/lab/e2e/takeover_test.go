@@ -333,7 +333,7 @@ func (f *foreigner) switchOver() {
 		lost, longest = lost+len(loss.Lost), max(longest, loss.Longest)
 	}
 	f.t.Logf("no reply to ARP or NDP for %s; %d datagrams lost, for %s at most; all addresses where the rehearsal had them after %s", gap, lost, longest, took)
-	if longest > gap+time.Second {
+	if longest > gap+3*time.Second { // a client's kernel asks again once a second, and the machine may be busy
 		f.t.Errorf("datagrams were lost for %s, and nobody answered for %s only", longest, gap)
 	}
 	f.unchanged()
