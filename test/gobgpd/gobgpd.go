@@ -188,15 +188,5 @@ func (r *Router) WaitGone() {
 
 func (r *Router) eventually(check func() error) {
 	r.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			r.t.Fatalf("after %s: %v", patience, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	wire.Eventually(r.t, patience, 50*time.Millisecond, check)
 }

@@ -138,17 +138,7 @@ func (h *host) dial(ctx context.Context, target bgp.Target) (via bgp.Transport, 
 // eventually tries until check succeeds.
 func eventually(t testing.TB, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s: %v", patience, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	wire.Eventually(t, patience, 20*time.Millisecond, check)
 }
 
 // speaker returns a Speaker on the node, which ends with the test.

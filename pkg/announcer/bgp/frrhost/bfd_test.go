@@ -31,7 +31,7 @@ func (h *host) reaches(prefix string) bool {
 func TestRouterLeavesADeadNodeByBFD(t *testing.T) {
 	need(t, "nft")
 	node, tor := newHost(t, "n"), newHost(t, "t")
-	wire(node, tor, "eth0", "192.0.2.", "2001:db8::")
+	cable(node, tor, "eth0", "192.0.2.", "2001:db8::")
 	tor.frr(torConfiguration)
 	node.frr("")
 	node.reloader()

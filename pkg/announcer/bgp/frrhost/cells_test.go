@@ -162,8 +162,8 @@ func TestRealFRRHasSessionsInEveryWay(t *testing.T) {
 	t.Parallel()
 	node, router, neighbour := newHost(t, "n"), newHost(t, "r"), newHost(t, "l")
 	need(t, "nft")
-	wire(node, router, "eth0", "192.0.2.", "2001:db8::")
-	wire(node, neighbour, "eth2", "198.18.2.", "2001:db8:2::")
+	cable(node, router, "eth0", "192.0.2.", "2001:db8::")
+	cable(node, neighbour, "eth2", "198.18.2.", "2001:db8:2::")
 	node.must("ip", "-n", node.ns, "link", "add", "eth1", "type", "veth", "peer", "name", "eth1", "netns", router.ns)
 	for h, more := range map[*host][]string{
 		node:      {"192.0.2.12/24 dev eth0", "192.0.2.13/24 dev eth0", "fe80::11/64 dev eth2 nodad"},

@@ -36,8 +36,8 @@ func (h *host) gobgpd(o gobgpd.Options) *gobgpd.Router {
 func TestRoutesOfARealFRRReachGoBGP(t *testing.T) {
 	t.Parallel()
 	node, outside, inside := newHost(t, "n"), newHost(t, "o"), newHost(t, "i")
-	wire(node, outside, "eth0", "192.0.2.", "2001:db8::")
-	wire(node, inside, "eth1", "198.18.0.", "2001:db8:2::")
+	cable(node, outside, "eth0", "192.0.2.", "2001:db8::")
+	cable(node, inside, "eth1", "198.18.0.", "2001:db8:2::")
 	far := outside.gobgpd(gobgpd.Options{
 		ASN: 64501, Password: password, Neighbours: []string{"192.0.2.11"},
 		Settings: "[neighbors.ttl-security.config]\nenabled = true\nttl-min = 255\n",

@@ -1,7 +1,6 @@
 package frrhost_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,11 +10,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ccm-baremetal/ccm-baremetal/test/wire"
 )
 
 // patience is how long a test waits for what takes a moment on a busy machine.
@@ -75,8 +75,8 @@ func (h *host) must(command ...string) string {
 	return string(out)
 }
 
-// wire joins two hosts by a link of one name, and gives both ends addresses.
-func wire(a, b *host, link, net4, net6 string) {
+// cable joins two hosts by a link of one name, and gives both ends addresses.
+func cable(a, b *host, link, net4, net6 string) {
 	a.t.Helper()
 	a.must("ip", "-n", a.ns, "link", "add", link, "type", "veth", "peer", "name", link, "netns", b.ns)
 	for i, h := range []*host{b, a} {
@@ -92,7 +92,7 @@ func (h *host) start(env []string, command ...string) *exec.Cmd {
 	cmd := exec.Command("ip", append([]string{"netns", "exec", h.ns}, command...)...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	log := &lockedBuffer{}
+	log := &wire.Log{}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		h.t.Fatal(err)
@@ -253,33 +253,5 @@ func (h *host) waitTable(want map[string][]string) {
 // eventually tries until check succeeds.
 func (h *host) eventually(check func() error) {
 	h.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			h.t.Fatalf("after %s: %v", patience, err)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
-// lockedBuffer collects what several goroutines write.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	wire.Eventually(h.t, patience, 100*time.Millisecond, check)
 }

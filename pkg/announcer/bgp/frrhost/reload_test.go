@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ccm-baremetal/ccm-baremetal/test/wire"
 )
 
 // babbler is a vtysh that shows the configuration to whoever asks for anything,
@@ -22,7 +24,7 @@ exit 1
 
 // beside runs what runs beside FRR, with another vtysh, and returns the
 // directory that it shares, FRR's, and what it says.
-func beside(t *testing.T, vtysh string) (h *host, run string, log *lockedBuffer) {
+func beside(t *testing.T, vtysh string) (h *host, run string, log *wire.Log) {
 	t.Helper()
 	need(t, "python3", "sh")
 	dir, bin := t.TempDir(), t.TempDir()
@@ -35,7 +37,7 @@ func beside(t *testing.T, vtysh string) (h *host, run string, log *lockedBuffer)
 			t.Fatal(err)
 		}
 	}
-	log = &lockedBuffer{}
+	log = &wire.Log{}
 	cmd := exec.Command("python3", "../../../../manifests/bgp-frr/reload.py", dir)
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "FRR_RUN="+run, "FRR_CONFIG="+run, "FRR_USER=root")
 	cmd.Stdout, cmd.Stderr = log, log

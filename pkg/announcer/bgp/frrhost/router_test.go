@@ -17,16 +17,17 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/frrhost"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/test/wire"
 )
 
 const password = "s3cret"
 
 // speaker returns a Speaker for the host's FRR, and what it logs.
-func (h *host) speaker() (*frrhost.Speaker, *lockedBuffer) { return h.speakerIn(h.dir) }
+func (h *host) speaker() (*frrhost.Speaker, *wire.Log) { return h.speakerIn(h.dir) }
 
 // speakerIn is speaker with a directory of its own to share.
-func (h *host) speakerIn(dir string) (*frrhost.Speaker, *lockedBuffer) {
-	log := &lockedBuffer{}
+func (h *host) speakerIn(dir string) (*frrhost.Speaker, *wire.Log) {
+	log := &wire.Log{}
 	s := frrhost.New(frrhost.Options{
 		Node: "n1", Dir: dir,
 		Password: func(_ context.Context, name string) (string, error) {
@@ -150,8 +151,8 @@ func (h *host) waitSessions(s *frrhost.Speaker, told int) {
 // another AS with a password and BFD, and one of our own.
 func TestRoutersOfARealFRR(t *testing.T) {
 	node, tor, reflector := newHost(t, "n"), newHost(t, "t"), newHost(t, "b")
-	wire(node, tor, "eth0", "192.0.2.", "2001:db8::")
-	wire(node, reflector, "eth1", "198.18.0.", "2001:db8:2::")
+	cable(node, tor, "eth0", "192.0.2.", "2001:db8::")
+	cable(node, reflector, "eth1", "198.18.0.", "2001:db8:2::")
 	tor.frr(torConfiguration)
 	birdc := reflector.bird(birdConfiguration)
 	node.frr("")

@@ -33,7 +33,7 @@ func TestThousandsOfPrefixesReachARouter(t *testing.T) {
 		n = 10000
 	}
 	node, tor := newHost(t, "m"), newHost(t, "q")
-	wire(node, tor, "eth0", "192.0.2.", "2001:db8::")
+	cable(node, tor, "eth0", "192.0.2.", "2001:db8::")
 	tor.frr(torConfiguration)
 	dirs := node.volumes("run", "share")
 	node.sidecar(dirs...)

@@ -68,7 +68,7 @@ func TestB128TheSidecarOfTheOverlayIsReplacedWithoutALostRoute(t *testing.T) {
 	t.Parallel()
 	node, tor := newHost(t, "s"), newHost(t, "r")
 	need(t, "setpriv")
-	wire(node, tor, "eth0", "192.0.2.", "2001:db8::")
+	cable(node, tor, "eth0", "192.0.2.", "2001:db8::")
 	tor.frr(torConfiguration)
 	dirs := node.volumes("run", "share")
 	first := node.sidecar(dirs...)

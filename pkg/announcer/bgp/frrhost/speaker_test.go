@@ -18,6 +18,7 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp/frrhost"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/test/wire"
 )
 
 // shared is a directory, and whoever writes and reads there, in the time of a
@@ -25,7 +26,7 @@ import (
 type shared struct {
 	t   *testing.T
 	dir string
-	log lockedBuffer
+	log wire.Log
 }
 
 func (d *shared) path(name string) string { return filepath.Join(d.dir, name) }
