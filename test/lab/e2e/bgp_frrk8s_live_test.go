@@ -48,10 +48,7 @@ func TestServiceByARunningFRRK8s(t *testing.T) {
 		startMissing(t)
 		waitFRRConfigurations(t)
 		forgetPasswordOfFRRK8s(t)
-		restartAnnouncers(t, func(node string) error { // whose tokens do not end with a Node
-			_, err := installed.StartAnnouncer(node)
-			return err
-		})
+		restartAnnouncers(t, startAsEver)
 	}()
 	restartAnnouncers(t, startOnItsNode)
 	givePasswordToFRRK8s(t)

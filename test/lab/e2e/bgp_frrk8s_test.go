@@ -52,10 +52,7 @@ func TestServiceByFRRK8s(t *testing.T) {
 		startMissing(t)
 		waitFRRConfigurations(t)
 		removeFRRK8s(t)
-		restartAnnouncers(t, func(node string) error { // whose tokens do not end with a Node
-			_, err := installed.StartAnnouncer(node)
-			return err
-		})
+		restartAnnouncers(t, startAsEver)
 	}()
 	restartAnnouncers(t, startOnItsNode)
 	must(t, installed.Configure(bounded(t), frrK8sDocument))
@@ -83,6 +80,13 @@ func restartAnnouncers(t *testing.T, start func(node string) error) {
 		must(t, start(n))
 	}
 	whole(t)
+}
+
+// startAsEver starts an announcer as the other tests do, with a token that does
+// not end with a Node.
+func startAsEver(node string) error {
+	_, err := installed.StartAnnouncer(node)
+	return err
 }
 
 // startOnItsNode starts an announcer with a token that tells its node, as those
