@@ -33,6 +33,7 @@ type foreigner struct {
 	seen     map[netip.Addr]*observe.Observation // by address
 	owners   map[netip.Addr]string               // by address, as a rehearsal has said
 	config   string                              // the document, as a file
+	speaking bool
 }
 
 // TestTakeOverFromMetalLB does what docs/migrate.md says, step by step: import,
@@ -114,7 +115,11 @@ func metalLB(t *testing.T) *foreigner {
 		f.serves(fmt.Sprintf("s%d", i), texts...)
 	}
 	f.speak(true)
-	t.Cleanup(func() { f.t = t; f.speak(false) })
+	t.Cleanup(func() {
+		if f.t = t; f.speaking {
+			f.speak(false)
+		}
+	})
 	w, err := cluster.Watch(lab.Client, askEvery, f.addresses()...)
 	must(t, err)
 	t.Cleanup(func() { must(t, w.Close()) })
@@ -184,6 +189,7 @@ func (f *foreigner) speak(on bool) {
 	if err != nil {
 		f.t.Fatalf("%v: %s", err, out)
 	}
+	f.speaking = on
 }
 
 // importIt is the first step: the document, from the cluster.
@@ -301,11 +307,11 @@ func (f *foreigner) startController() {
 
 // switchOver is the fourth: the old speaker ends and the announcers begin.
 func (f *foreigner) switchOver() {
-	var echoes []*observe.Echo
+	echoes := map[netip.Addr]*observe.Echo{}
 	for address := range f.seen {
 		e, err := cluster.Echo(bounded(f.t), lab.Client, netip.AddrPortFrom(address, lab.PodUDPPort), 100)
 		must(f.t, err)
-		echoes = append(echoes, e)
+		echoes[address] = e
 	}
 	began := time.Now()
 	f.speak(false)
@@ -313,7 +319,6 @@ func (f *foreigner) switchOver() {
 		_, err := installed.StartAnnouncer(node)
 		must(f.t, err)
 	}
-	gap := time.Duration(0)
 	for address, o := range f.seen {
 		host, err := cluster.Host(f.owners[address])
 		must(f.t, err)
@@ -323,18 +328,20 @@ func (f *foreigner) switchOver() {
 			}
 			return nil
 		})
-		for _, g := range o.Gaps(askEvery * 5) {
+	}
+	f.t.Logf("all addresses where the rehearsal had them after %s", time.Since(began))
+	for address, e := range echoes {
+		loss, gap := e.Stop(time.Second), time.Duration(0)
+		for _, g := range f.seen[address].Gaps(askEvery * 5) {
 			gap = max(gap, g.Length())
 		}
-	}
-	took, lost, longest := time.Since(began), 0, time.Duration(0)
-	for _, e := range echoes {
-		loss := e.Stop(time.Second)
-		lost, longest = lost+len(loss.Lost), max(longest, loss.Longest)
-	}
-	f.t.Logf("no reply to ARP or NDP for %s; %d datagrams lost, for %s at most; all addresses where the rehearsal had them after %s", gap, lost, longest, took)
-	if longest > gap+3*time.Second { // a client's kernel asks again once a second, and the machine may be busy
-		f.t.Errorf("datagrams were lost for %s, and nobody answered for %s only", longest, gap)
+		f.t.Logf("%s, now on %s: no reply to ARP or NDP for %s; %s", address, f.owners[address], gap, loss)
+		if len(loss.Lost) > 0 {
+			f.t.Logf("lost from %s to %s after the old speaker ended", loss.Lost[0].Sub(began), loss.Lost[len(loss.Lost)-1].Sub(began))
+		}
+		if loss.Longest > gap+3*time.Second { // a client's kernel asks again once a second, and the machine may be busy
+			f.t.Errorf("datagrams to %s were lost for %s, and nobody answered for %s only", address, loss.Longest, gap)
+		}
 	}
 	f.unchanged()
 }
