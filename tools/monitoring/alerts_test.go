@@ -90,6 +90,8 @@ var scenes = []scene{
 	{"a router is silent", "AnnouncerBGPSessionDown", `
 		announcer_bgp_session_up{peer="tor-a",instance="n1"} 0x90
 		announcer_bgp_session_up{peer="tor-b",instance="n1"} 1x90`, []string{"n1 has no BGP session with tor-a"}},
+	{"a node is drained", "AnnouncerBGPSessionDown", `
+		announcer_bgp_session_up{peer="tor-a",instance="n1"} 1x10 stale`, nil},
 	{"a session came back", "AnnouncerBGPSessionDown", `
 		announcer_bgp_session_up{peer="tor-a",instance="n1"} 0x80 1x9`, nil},
 	{"one has not followed", "AnnouncerConfigurationsDiffer", `

@@ -40,6 +40,12 @@ type BGPSession struct {
 // up tells whether routes are advertised.
 func (b BGPSession) up() bool { return b.State == "Established" || b.State == "Leaving" }
 
+const sessionUp = "Whether the session with a router is established. No value where the node has taken leave of the router, nor in a rehearsal."
+
+// due tells whether a session should be up: a node that is drained or left out
+// has none, and nor has one that only observes.
+func (s state) due(b BGPSession) bool { return b.State != "Left" && !s.o.ObserveOnly }
+
 func (s state) collectBGP(ch chan<- prometheus.Metric) {
 	emit(ch, prometheus.CounterValue, "bgp_reloads_total", "How often FRR has been given another configuration; 0 with other backends.", nil, value(s.o.Reloads()))
 	for _, b := range s.o.BGP() {
@@ -47,7 +53,9 @@ func (s state) collectBGP(ch chan<- prometheus.Metric) {
 			emit(ch, prometheus.GaugeValue, "bgp_"+name, help, labels, x)
 		}
 		peer := []string{"peer"}
-		gauge("session_up", "Whether the session with a router is established.", peer, truth(b.up(), b.Peer))
+		if s.due(b) {
+			gauge("session_up", sessionUp, peer, truth(b.up(), b.Peer))
+		}
 		if b.up() {
 			gauge("session_established_timestamp_seconds", "When the session came up, or began to take leave.", peer, sample{float64(b.Since.Unix()), []string{b.Peer}})
 		}

@@ -232,6 +232,24 @@ func TestMetricsAreNamedAsTheyShould(t *testing.T) {
 	}
 }
 
+// A drained node has no session, nor has one that only observes: nobody is to be
+// called for that.
+func TestSessionsThatShouldNotBeUpAreNotDown(t *testing.T) {
+	r := newRig()
+	r.bgp = []BGPSession{{Peer: "tor-a", State: "Left"}, {Peer: "tor-b", State: "Idle"}, {Peer: "tor-c", State: "Leaving"}}
+	for _, observes := range []bool{false, true} {
+		r.o.ObserveOnly = observes
+		want := "# HELP announcer_bgp_session_up " + sessionUp + "\n# TYPE announcer_bgp_session_up gauge\n" +
+			"announcer_bgp_session_up{peer=\"tor-b\"} 0\nannouncer_bgp_session_up{peer=\"tor-c\"} 1\n"
+		if observes {
+			want = ""
+		}
+		if err := testutil.GatherAndCompare(r.registry, strings.NewReader(want), "announcer_bgp_session_up"); err != nil {
+			t.Errorf("observes only: %t: %v", observes, err)
+		}
+	}
+}
+
 func TestSeriesVanishWithWhatTheyAreAbout(t *testing.T) {
 	r := newRig()
 	p := pass(world(t), nil)
