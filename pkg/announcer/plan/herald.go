@@ -75,7 +75,7 @@ func (v *view) herald(address netip.Addr) Herald {
 		h.Reason = NotSelected
 		return h
 	}
-	if claims = v.served(claims); len(claims) == 0 {
+	if claims = v.served(address, claims); len(claims) == 0 {
 		h.Reason = NoLocalEndpoint
 		return h
 	}

@@ -120,7 +120,7 @@ func (v *view) advertised() []advertised {
 	here := v.selectedHere()
 	var out []advertised
 	for _, address := range v.addresses {
-		if claims := v.served(v.claims(address, here)); len(claims) > 0 {
+		if claims := v.served(address, v.claims(address, here)); len(claims) > 0 {
 			_, pooled := v.config.PoolOf(address)
 			out = append(out, advertised{address, pooled, claims})
 		}
@@ -158,23 +158,52 @@ func (v *view) claims(address netip.Addr, here []bool) []claim {
 
 // served returns the Services on one address that this node may attract
 // packets for: all of them, if it can serve them all. If no node can, the
-// oldest Service's nodes advertise the address.
-func (v *view) served(claims []claim) []claim {
-	serves := func(node int) bool {
-		return !slices.ContainsFunc(claims, func(c claim) bool { return c.Local && !contains(c.eligible, node) })
-	}
-	if len(claims) == 0 || serves(v.self) {
-		return claims
-	}
-	for node := range v.nodes {
-		if serves(node) {
-			return nil // somebody else can
+// oldest Service that any node can serve has its nodes advertise the address.
+func (v *view) served(address netip.Addr, claims []claim) []claim {
+	for _, group := range groups(claims) {
+		if v.serves(group) {
+			return group
+		}
+		if v.othersServe(address, group) {
+			return nil
 		}
 	}
-	if oldest := claims[0]; !oldest.Local || contains(oldest.eligible, v.self) {
-		return claims[:1]
-	}
 	return nil
+}
+
+// groups returns those Services on one address that may decide together, in
+// the order in which they may: all, then each alone.
+func groups(claims []claim) [][]claim {
+	if len(claims) < 2 {
+		return [][]claim{claims}
+	}
+	out := [][]claim{claims}
+	for i := range claims {
+		out = append(out, claims[i:i+1])
+	}
+	return out
+}
+
+// serves tells whether this node has endpoints of all Services that want them
+// where the packets arrive.
+func (v *view) serves(claims []claim) bool {
+	return !slices.ContainsFunc(claims, func(c claim) bool { return c.Local && !contains(c.eligible, v.self) })
+}
+
+// othersServe tells whether another node could tell routers of the address for
+// each of some Services. Where that is so, somebody does: that node, or one that
+// it holds its peace for by the same rule.
+func (v *view) othersServe(address netip.Addr, claims []claim) bool {
+	pool, _ := v.config.PoolOf(address)
+	var places []int
+	for i, c := range claims {
+		could, _ := v.couldTell(c.holder, pool.Name, config.FamilyOf(address))
+		if i > 0 {
+			could = intersect(places, could)
+		}
+		places = could
+	}
+	return slices.ContainsFunc(places, func(place int) bool { return place != v.self })
 }
 
 // selecting returns the advertisements for a Service's address in a pool, in

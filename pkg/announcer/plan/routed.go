@@ -49,10 +49,10 @@ func (v *view) spoken(n *node, a config.Advertisement) []config.Family {
 	return slices.Compact(out)
 }
 
-// routed counts the nodes that tell routers of an address for a Service that
-// has it alone, and says whether any advertisement by BGP selects it at all.
-func (v *view) routed(h holder, pool string, family config.Family) (nodes int, selected bool) {
-	var places []int
+// couldTell returns the nodes that could tell routers of an address for a
+// Service that has it alone, ascending, and says whether any advertisement by
+// BGP selects it at all.
+func (v *view) couldTell(h holder, pool string, family config.Family) (places []int, selected bool) {
 	for i, of := range v.heralds {
 		a := v.config.Advertisements[i]
 		if of == nil || !a.ServiceSelector.Matches(h.Labels) || !forPool(a, pool) {
@@ -65,7 +65,7 @@ func (v *view) routed(h holder, pool string, family config.Family) (nodes int, s
 			}
 		}
 	}
-	return len(distinctOrdered(places)), selected
+	return distinctOrdered(places), selected
 }
 
 // tell fills in who tells routers of an address. A Service that only
@@ -85,7 +85,8 @@ func (v *view) tell(d *Verdict, address netip.Addr, holders []holder) {
 		if *reason != Honoured && *reason != NoAdvertisement {
 			continue
 		}
-		nodes, selected := v.routed(h, pool.Name, config.FamilyOf(address))
+		places, selected := v.couldTell(h, pool.Name, config.FamilyOf(address))
+		nodes := len(places)
 		if together != nil {
 			nodes = together[h.key]
 		}
@@ -115,7 +116,7 @@ func (v *view) routedTogether(address netip.Addr) map[string]int {
 		if v.nodes[place].fault != "" {
 			continue
 		}
-		for _, c := range there.served(there.claims(address, there.selectedHere())) {
+		for _, c := range there.served(address, there.claims(address, there.selectedHere())) {
 			if len(there.hearers(advertised{address: address, claims: []claim{c}})) > 0 {
 				out[c.key]++
 			}
