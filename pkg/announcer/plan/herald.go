@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -51,10 +52,11 @@ func Routed(s Snapshot) map[netip.Addr][]string {
 	v := newView(s, 0)
 	for place := range v.nodes {
 		v.self = place
-		if v.nodes[place].fault != "" {
+		voice, ok := v.nodes[place].voice()
+		if !ok {
 			continue
 		}
-		for _, a := range v.advertised() {
+		for _, a := range v.advertised(voice) {
 			if len(v.hearers(a)) > 0 {
 				out[a.address] = append(out[a.address], v.names[place])
 			}
@@ -66,8 +68,11 @@ func Routed(s Snapshot) map[netip.Addr][]string {
 // herald is what the node at v.self tells of an address that some node may
 // tell of.
 func (v *view) herald(address netip.Addr) Herald {
-	h := Herald{Node: v.names[v.self], Reason: v.nodes[v.self].fault}
-	if h.Reason != "" {
+	h := Herald{Node: v.names[v.self]}
+	self := &v.nodes[v.self]
+	voice, ok := self.voice()
+	if !ok {
+		h.Reason = self.fault
 		return h
 	}
 	claims := v.claims(address, v.selectedHere())
@@ -75,8 +80,8 @@ func (v *view) herald(address netip.Addr) Herald {
 		h.Reason = NotSelected
 		return h
 	}
-	if claims = v.served(address, claims); len(claims) == 0 {
-		h.Reason = NoLocalEndpoint
+	if claims = v.served(address, claims, voice); len(claims) == 0 {
+		h.Reason = cmp.Or(self.member.Unfit, NoLocalEndpoint)
 		return h
 	}
 	if h.Peers = v.hearers(advertised{address: address, claims: claims}); len(h.Peers) == 0 {

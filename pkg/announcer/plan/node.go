@@ -42,6 +42,17 @@ func (n *node) labels() map[string]string {
 	return n.object.Labels
 }
 
+// voice returns where the node stands among those that tell routers of
+// addresses, and whether it is one of them at all. One that takes itself for
+// unfit speaks where no better one does; one that drains is about to be silent.
+// Here is no election, so the number of the rules does not matter.
+func (n *node) voice() (t tier, ok bool) {
+	if n.stayFault != "" || n.member.Draining {
+		return 0, false
+	}
+	return unfitness(n.member.Unfit), true
+}
+
 // told tells whether the node's announcer has told its links.
 func (n *node) told() bool { return n.member != nil && n.member.Links != nil }
 

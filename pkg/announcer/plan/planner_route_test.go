@@ -116,6 +116,13 @@ func TestPlannerTellsRoutersWhatPeeringsDoes(t *testing.T) {
 	}
 }
 
+// unfit has all members take themselves for unfit.
+func unfit(members []Member) {
+	for i := range members {
+		members[i].Unfit = [...]Reason{NodeNotReady, DataPathDown}[i%2]
+	}
+}
+
 // What a node says of all others is what they do.
 func TestHeraldsAreThoseWhoTellRouters(t *testing.T) {
 	compared := 0
@@ -143,6 +150,12 @@ func TestHeraldsAreThoseWhoTellRouters(t *testing.T) {
 			compared += len(want)
 			s.Members = slices.Clone(s.Members)
 			s.Members[r.IntN(len(s.Members))].Draining = true
+			for i := range s.Members {
+				s.Members[i].Unfit = [...]Reason{"", NodeNotReady, DataPathDown}[r.IntN(3-step%2)*min(step, 1)]
+			}
+			if step == 2 {
+				unfit(s.Members)
+			}
 			s = Lose(s, nodeName(r.IntN(5)))
 		}
 	}

@@ -69,7 +69,7 @@ func (v *view) peerings(s Snapshot) []Peering {
 	fault, leaving := v.advertising(s)
 	var local []advertised
 	if fault == "" || leaving {
-		local = v.advertised()
+		local = v.advertised(unfitness(s.Self.Unfit))
 	}
 	var out []Peering
 	for _, p := range s.Config.BGP.Peers {
@@ -86,12 +86,13 @@ func (v *view) peerings(s Snapshot) []Peering {
 }
 
 // advertising returns the first filter that this node fails whatever the
-// address, empty if none, and whether that leaves it time to leave.
+// address, empty if none, and whether that leaves it time to leave. That it is
+// unfit is none of them: it depends on who else can serve an address.
 func (v *view) advertising(s Snapshot) (fault Reason, leaving bool) {
 	self := v.nodes[v.self]
 	draining := self.member != nil && self.member.Draining
 	self.member = &Member{Name: s.Node}
-	switch fault = cmp.Or(s.Self.Unfit, self.filter(v.config.ExcludeLabel)); fault {
+	switch fault = self.filter(v.config.ExcludeLabel); fault {
 	case "":
 		if draining {
 			return Draining, true
@@ -115,12 +116,13 @@ type claim struct {
 	advertisements []int // those that select it and this node, by place in the document
 }
 
-// advertised returns what this node serves, sorted by address.
-func (v *view) advertised() []advertised {
+// advertised returns what this node serves, sorted by address. The node takes
+// itself for as fit as the tier says.
+func (v *view) advertised(own tier) []advertised {
 	here := v.selectedHere()
 	var out []advertised
 	for _, address := range v.addresses {
-		if claims := v.served(address, v.claims(address, here)); len(claims) > 0 {
+		if claims := v.served(address, v.claims(address, here), own); len(claims) > 0 {
 			_, pooled := v.config.PoolOf(address)
 			out = append(out, advertised{address, pooled, claims})
 		}
@@ -159,13 +161,20 @@ func (v *view) claims(address netip.Addr, here []bool) []claim {
 // served returns the Services on one address that this node may attract
 // packets for: all of them, if it can serve them all. If no node can, the
 // oldest Service that any node can serve has its nodes advertise the address.
-func (v *view) served(address netip.Addr, claims []claim) []claim {
-	for _, group := range groups(claims) {
-		if v.serves(group) {
-			return group
-		}
-		if v.othersServe(address, group) {
-			return nil
+// A node that takes itself for unfit serves what no fitter one does: if all of
+// them do, something is wrong with what they judge by.
+func (v *view) served(address netip.Addr, claims []claim, own tier) []claim {
+	if own == normal && v.serves(claims) {
+		return claims // as for nearly all addresses
+	}
+	for _, t := range v.voices() {
+		for _, group := range groups(claims) {
+			if own == t && v.serves(group) {
+				return group
+			}
+			if v.othersServe(address, group, t) {
+				return nil
+			}
 		}
 	}
 	return nil
@@ -190,10 +199,10 @@ func (v *view) serves(claims []claim) bool {
 	return !slices.ContainsFunc(claims, func(c claim) bool { return c.Local && !contains(c.eligible, v.self) })
 }
 
-// othersServe tells whether another node could tell routers of the address for
-// each of some Services. Where that is so, somebody does: that node, or one that
+// othersServe tells whether another node, one of a tier, could tell routers of
+// the address for each of some Services. Where that is so, somebody does: that node, or one that
 // it holds its peace for by the same rule.
-func (v *view) othersServe(address netip.Addr, claims []claim) bool {
+func (v *view) othersServe(address netip.Addr, claims []claim, t tier) bool {
 	pool, _ := v.config.PoolOf(address)
 	var places []int
 	for i, c := range claims {
@@ -203,7 +212,7 @@ func (v *view) othersServe(address netip.Addr, claims []claim) bool {
 		}
 		places = could
 	}
-	return slices.ContainsFunc(places, func(place int) bool { return place != v.self })
+	return slices.ContainsFunc(v.among(places, t), func(place int) bool { return place != v.self })
 }
 
 // selecting returns the advertisements for a Service's address in a pool, in

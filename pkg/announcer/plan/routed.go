@@ -25,7 +25,7 @@ func (v *view) newHeralds() []heralds {
 		out[i] = heralds{}
 		for place := range v.nodes {
 			n := &v.nodes[place]
-			if n.fault != "" || !a.NodeSelector.Matches(n.labels()) {
+			if _, ok := n.voice(); !ok || !a.NodeSelector.Matches(n.labels()) {
 				continue
 			}
 			for _, f := range v.spoken(n, a) {
@@ -47,6 +47,36 @@ func (v *view) spoken(n *node, a config.Advertisement) []config.Family {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// voices are the tiers of nodes that tell routers, in the order in which they
+// are asked. Only fit nodes do where there may be some that are not seen.
+func (v *view) voices() []tier {
+	if v.minority {
+		return []tier{normal}
+	}
+	return []tier{normal, notReady, pathDown}
+}
+
+// among returns those of some nodes that speak in a tier.
+func (v *view) among(places []int, t tier) []int {
+	var out []int
+	for _, place := range places {
+		if voice, ok := v.nodes[place].voice(); ok && voice == t {
+			out = append(out, place)
+		}
+	}
+	return out
+}
+
+// speaking returns those of some nodes that speak in the best tier that has any.
+func (v *view) speaking(places []int) []int {
+	for _, t := range v.voices() {
+		if out := v.among(places, t); len(out) > 0 {
+			return out
+		}
+	}
+	return nil
 }
 
 // couldTell returns the nodes that could tell routers of an address for a
@@ -86,7 +116,7 @@ func (v *view) tell(d *Verdict, address netip.Addr, holders []holder) {
 			continue
 		}
 		places, selected := v.couldTell(h, pool.Name, config.FamilyOf(address))
-		nodes := len(places)
+		nodes := len(v.speaking(places))
 		if together != nil {
 			nodes = together[h.key]
 		}
@@ -113,10 +143,11 @@ func (v *view) routedTogether(address netip.Addr) map[string]int {
 	there := *v
 	for place := range v.nodes {
 		there.self = place
-		if v.nodes[place].fault != "" {
+		voice, ok := v.nodes[place].voice()
+		if !ok {
 			continue
 		}
-		for _, c := range there.served(address, there.claims(address, there.selectedHere())) {
+		for _, c := range there.served(address, there.claims(address, there.selectedHere()), voice) {
 			if len(there.hearers(advertised{address: address, claims: []claim{c}})) > 0 {
 				out[c.key]++
 			}

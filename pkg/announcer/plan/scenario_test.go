@@ -113,7 +113,7 @@ func heraldsOf(s Snapshot) string {
 func routes(s Snapshot) string {
 	var b strings.Builder
 	for _, m := range s.Members {
-		s.Node = m.Name
+		s.Node, s.Self = m.Name, m.Standing
 		for _, p := range Peerings(s) {
 			fmt.Fprintf(&b, "%s with %s", m.Name, p.Peer.Name)
 			if p.Leaving != "" {

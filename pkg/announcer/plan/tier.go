@@ -31,6 +31,17 @@ var reasons = [...]Reason{
 	notReady: NodeNotReady, pathDown: DataPathDown, linkDown: LinkDown,
 }
 
+// unfitness returns where a node stands by what it takes itself for.
+func unfitness(unfit Reason) tier {
+	switch unfit {
+	case "":
+		return normal
+	case NodeNotReady:
+		return notReady
+	}
+	return pathDown
+}
+
 // tier returns where a member stands whatever the address.
 func (m *Member) tier() tier {
 	switch {
@@ -45,10 +56,8 @@ func (m *Member) tier() tier {
 // lastResort returns where a member stands when nobody better is left.
 func (m *Member) lastResort() tier {
 	switch {
-	case m.Unfit == NodeNotReady:
-		return notReady
 	case m.Unfit != "":
-		return pathDown
+		return unfitness(m.Unfit)
 	case m.Draining:
 		return draining
 	}

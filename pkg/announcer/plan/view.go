@@ -19,6 +19,7 @@ type view struct {
 	node           string
 	rules          int
 	forbidden      bool // to announce anything
+	minority       bool // there may be fit nodes that this one does not see
 	shown          int  // how many candidates and excluded nodes a Verdict names at most
 	self           int  // the place of this announcer's Node among them, -1 if it is not there
 	advertisements []advertisement
@@ -44,18 +45,19 @@ func newView(s Snapshot, shown int) *view {
 // newEmptyView returns a view without a tenancy.
 func newEmptyView(s Snapshot, shown int) *view {
 	v := &view{
-		node:      s.Node,
-		rules:     rulesOf(s.Members),
-		shown:     shown,
-		forbidden: s.Config.Membership.Quorum == config.QuorumMajority && s.Minority(),
-		nodes:     newNodes(s),
-		config:    s.Config,
-		taken:     taken(s),
-		reaches:   map[string]*reach{},
-		grounds:   map[string]*ground{},
-		outcomes:  map[string]*outcome{},
-		parts:     map[string]part{},
+		node:     s.Node,
+		rules:    rulesOf(s.Members),
+		shown:    shown,
+		minority: s.Minority(),
+		nodes:    newNodes(s),
+		config:   s.Config,
+		taken:    taken(s),
+		reaches:  map[string]*reach{},
+		grounds:  map[string]*ground{},
+		outcomes: map[string]*outcome{},
+		parts:    map[string]part{},
 	}
+	v.forbidden = v.minority && s.Config.Membership.Quorum == config.QuorumMajority
 	v.names = make([]string, len(v.nodes))
 	for i := range v.nodes {
 		v.names[i] = v.nodes[i].name
