@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"net/http"
 	"sync"
 	"time"
 
@@ -29,7 +31,11 @@ const (
 	rewriteFirst = 10 * time.Second
 	rewriteLast  = 10 * time.Minute
 
+	// conditionRetry is when writing is tried again if the API server does not
+	// do it, for any Service. One that it refuses waits alone: each time it
+	// takes twice as long, up to refusedLast.
 	conditionRetry = 5 * time.Second
+	refusedLast    = 5 * time.Minute
 	writeWithin    = 10 * time.Second
 )
 
@@ -59,6 +65,7 @@ type Conditions struct {
 	born    time.Time                // of the first pass
 	pending map[string]pendingChange // by Service
 	written map[string]writtenChange // what was written last, by Service
+	refused map[string]refusal       // by Service that has a pending change
 }
 
 // pendingChange is a condition that a Service does not have yet.
@@ -74,10 +81,17 @@ type writtenChange struct {
 	again int // how often the same had to be written again
 }
 
+// refusal is that the API server does not take the condition of a Service.
+type refusal struct {
+	until time.Time
+	times int
+}
+
 // NewConditions returns Conditions that are written once Run runs.
 func NewConditions(o ConditionOptions) *Conditions {
 	return &Conditions{
 		o: o, wake: make(chan struct{}, 1), pending: map[string]pendingChange{}, written: map[string]writtenChange{},
+		refused: map[string]refusal{},
 	}
 }
 
@@ -118,6 +132,10 @@ func (c *Conditions) Observe(p Pass, answering []plan.Announcement, conflicts []
 		c.pending[key] = pendingChange{want, since}
 	}
 	c.written = ours
+	maps.DeleteFunc(c.refused, func(key string, _ refusal) bool {
+		_, waits := c.pending[key]
+		return !waits
+	})
 	c.ring()
 }
 
@@ -143,6 +161,10 @@ func (c *Conditions) Run(ctx context.Context) error {
 				return nil
 			}
 			err := c.write(ctx, key)
+			if isRefusal(err) {
+				c.putOff(key, err)
+				err = nil
+			}
 			c.tell(err, down)
 			if down = err != nil; !down {
 				continue
@@ -198,7 +220,7 @@ func (c *Conditions) due(key string, p pendingChange) time.Time {
 	if w, ok := c.written[key]; ok && w.Condition == p.want {
 		at = later(at, w.at.Add(min(rewriteFirst<<min(w.again, 10), rewriteLast)))
 	}
-	return at
+	return later(at, c.refused[key].until)
 }
 
 func later(a, b time.Time) time.Time {
@@ -240,6 +262,33 @@ func (c *Conditions) forget(key string, p pendingChange) {
 	defer c.mu.Unlock()
 	if c.pending[key].want == p.want {
 		delete(c.pending, key)
+		delete(c.refused, key)
+	}
+}
+
+// isRefusal tells whether the API server lives and does not want this one
+// write. That it does not know us, is too busy or too slow concerns all.
+func isRefusal(err error) bool {
+	var said apierrors.APIStatus
+	if !errors.As(err, &said) {
+		return false
+	}
+	switch code := said.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= 400 && code < 500
+	}
+}
+
+// putOff has a Service whose condition is refused wait while others go on.
+func (c *Conditions) putOff(key string, err error) {
+	c.mu.Lock()
+	times := c.refused[key].times
+	c.refused[key] = refusal{time.Now().Add(min(conditionRetry<<min(times, 10), refusedLast)), times + 1}
+	c.mu.Unlock()
+	if times == 0 {
+		c.o.Log.Warn("the condition Announced is refused, will retry ever more rarely", "service", key, "err", err)
 	}
 }
 

@@ -27,6 +27,8 @@ import (
 type board struct {
 	mu         sync.Mutex
 	err        error
+	refuses    string // a Service
+	refusals   int
 	conditions map[string]Condition
 	writes     []string
 	at         []time.Time
@@ -44,6 +46,10 @@ func (b *board) write(_ context.Context, service string, _, want Condition) erro
 	if b.err != nil {
 		return b.err
 	}
+	if service == b.refuses {
+		b.refusals++
+		return fmt.Errorf("patch: %w", apierrors.NewForbidden(corev1.Resource("services"), service, errors.New("a policy says no")))
+	}
 	b.conditions[service] = want
 	b.writes = append(b.writes, fmt.Sprintf("%s %s %s: %s", service, want.Status, want.Reason, want.Message))
 	b.at = append(b.at, time.Now())
@@ -54,6 +60,14 @@ func (b *board) set(service string, c Condition) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.conditions[service] = c
+}
+
+// refuse has the writes of one Service refused, and returns how many were.
+func (b *board) refuse(service string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refuses = service
+	return b.refusals
 }
 
 func (b *board) fails(err error) {
@@ -394,6 +408,37 @@ func TestConditionWaitsForTheAPI(t *testing.T) {
 			w.wantWritten(t, "web/s101 True Layer2: announcing 192.0.2.101 from n1, eth0")
 			want := `level=WARN msg="cannot write conditions, will retry" err="no route"`
 			if log := w.log.String(); strings.Count(log, "level=") != 2 || !strings.Contains(log, want) {
+				t.Errorf("logged:\n%s", log)
+			}
+		})
+	})
+}
+
+func TestRefusedConditionKeepsNoOtherWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBoard()
+		b.refuse("web/s101")
+		withConditions(t, b, func(w *writer) {
+			s := world(t)
+			s.Services = s.Services[:1]
+			w.passes(s)
+			time.Sleep(10 * time.Second)
+			w.wantWritten(t)
+			s = silentWorld(t)
+			s.Services = append(s.Services, s.Services[0])
+			s.Services[1].Name = "other"
+			for range 30 * 60 {
+				w.passes(s)
+				time.Sleep(time.Second)
+			}
+			const silence = " False NoEligibleNode: not announcing 192.0.2.101: every node is left out: 1 Draining, 2 NoLocalEndpoint"
+			w.wantWritten(t, "web/other"+silence)
+			if tries := b.refuse(""); tries < 8 || tries > 15 {
+				t.Errorf("the refused one was tried %d times in half an hour", tries)
+			}
+			time.Sleep(refusedLast)
+			w.wantWritten(t, "web/s101"+silence)
+			if log := w.log.String(); strings.Count(log, "level=") != 1 || !strings.Contains(log, "service=web/s101") {
 				t.Errorf("logged:\n%s", log)
 			}
 		})
