@@ -57,7 +57,7 @@ func convertService(o *corev1.Service) (service, bool) {
 			s.judged = true
 		}
 	}
-	s.Allocated = confirmed(o.Status.Conditions, s.Addresses)
+	s.Addresses, s.Allocated = confirmed(o.Status.Conditions, s.Addresses)
 	if o.Spec.LoadBalancerClass != nil {
 		s.class = *o.Spec.LoadBalancerClass
 	}
@@ -91,19 +91,25 @@ func ingress(entries []corev1.LoadBalancerIngress) []netip.Addr {
 	return addresses
 }
 
-// confirmed tells whether the CCM has confirmed all addresses of a status: the
-// condition is True, and its message confirms each of them. So an address that somebody else has written into the status is not
-// announced, not even until the CCM has repaired it.
-func confirmed(conditions []metav1.Condition, addresses []netip.Addr) bool {
+// confirmed returns those addresses of a status that the CCM has confirmed: the
+// condition is True, and its message confirms each of them. So an address that
+// somebody else has written into the status is not announced, not even until the
+// CCM has repaired it, and does not silence those beside it. If none is
+// confirmed, all are returned, and that they are not.
+func confirmed(conditions []metav1.Condition, addresses []netip.Addr) ([]netip.Addr, bool) {
 	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == config.ConditionAllocated })
 	if i < 0 || conditions[i].Status != metav1.ConditionTrue {
-		return false
+		return addresses, false
 	}
 	named := map[netip.Addr]bool{}
 	for _, c := range config.Confirmed(conditions[i].Message) {
 		named[c.Address] = true
 	}
-	return !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return !named[a] })
+	foreign := func(a netip.Addr) bool { return !named[a] }
+	if kept := slices.DeleteFunc(slices.Clone(addresses), foreign); len(kept) > 0 || len(addresses) == 0 {
+		return kept, true
+	}
+	return addresses, false
 }
 
 // adoptable tells whether a CCM would adopt a Service with what its status

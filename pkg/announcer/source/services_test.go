@@ -88,6 +88,9 @@ func TestConvertService(t *testing.T) {
 			o.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.66"}}
 			o.Status.Conditions[0].Message += "; the request cannot be met: 192.0.2.66 is in no pool"
 		}, func(s *service) { s.Addresses, s.Allocated = addrs("192.0.2.66"), false }},
+		{"an address that the verdict does not name beside one that it does", func(o *corev1.Service) {
+			o.Status.LoadBalancer.Ingress = append([]corev1.LoadBalancerIngress{{IP: "192.0.2.66"}}, o.Status.LoadBalancer.Ingress...)
+		}, func(*service) {}},
 		{"kept outside the pools", func(o *corev1.Service) {
 			o.Status.Conditions[0].Message = "192.0.2.10, kept though it is in no pool any more"
 		}, func(*service) {}},
