@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
@@ -86,6 +87,51 @@ func TestPageOfARehearsal(t *testing.T) {
 	for _, want := range []string{"(offered, and no controller has accepted it)", "A rehearsal:", "shop/web"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("does not say %q:\n%s", want, out)
+		}
+	}
+}
+
+// A rehearsal as it should be has nothing that fails.
+func TestARehearsalDoesNotLookBroken(t *testing.T) {
+	a := newAPI(t)
+	delete(a.objects, "/api/v1/namespaces/kube-system/configmaps/ccm-baremetal-accepted")
+	delete(a.objects, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ccm-baremetal")
+	a.deploy("--leader-elect", "--observe-only")
+	a.objects["/apis/apps/v1/namespaces/kube-system/daemonsets/announcer"] = appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Template: runs("--observe-only")}}
+	p := newPlan(t)
+	p.ObserveOnly = true
+	kubeconfig := a.serve(t)
+	url := announcer(t, func(int) status.Plan { return p })
+	for _, args := range [][]string{{"status"}, {"doctor", "--announcer-url", url}} {
+		out, _ := command(t, append(args, "--kubeconfig", kubeconfig)...)
+		for check, want := range map[string]string{
+			"controller": "the controller only observes", "announcers": "only observe", "configuration": "is rehearsed, and no document is in force",
+		} {
+			line := regexp.MustCompile(`(?m)^.*\b` + check + ` .*$`).FindString(out)
+			if !strings.Contains(line, "warn ") || !strings.Contains(line, want) {
+				t.Errorf("%v: %q, without a warning %q", args, line, want)
+			}
+		}
+	}
+}
+
+func TestFlagOf(t *testing.T) {
+	for _, c := range []struct {
+		args     []string
+		value    string
+		given    bool
+		observes bool
+	}{
+		{nil, "", false, false},
+		{[]string{"--observe-only"}, "", true, true},
+		{[]string{"--observe-only", "--leader-elect"}, "", true, true},
+		{[]string{"--observe-only=true"}, "true", true, true},
+		{[]string{"--observe-only", "--observe-only=false"}, "false", true, false},
+		{[]string{"--observe-only-not"}, "", false, false},
+	} {
+		template := runs(c.args...)
+		if value, given := flagOf(template, "observe-only"); value != c.value || given != c.given || observes(template) != c.observes {
+			t.Errorf("%q: %q, %t, observes: %t", c.args, value, given, observes(template))
 		}
 	}
 }

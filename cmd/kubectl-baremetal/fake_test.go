@@ -136,6 +136,17 @@ func announcerPod(node string) v1.Pod {
 	return p
 }
 
+// deploy installs the Deployment with these arguments of its container.
+func (a *api) deploy(args ...string) {
+	a.objects["/apis/apps/v1/namespaces/kube-system/deployments/ccm-baremetal"] = appsv1.Deployment{
+		ObjectMeta: meta("kube-system", "ccm-baremetal"), Spec: appsv1.DeploymentSpec{Template: runs(args...)},
+	}
+}
+
+func runs(args ...string) v1.PodTemplateSpec {
+	return v1.PodTemplateSpec{Spec: v1.PodSpec{Containers: []v1.Container{{Args: args}}}}
+}
+
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/portforward") && a.kubelet != nil {
 		a.kubelet.ServeHTTP(w, r)

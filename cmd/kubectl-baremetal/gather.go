@@ -39,6 +39,7 @@ func known[T any](value T, err error) diagnose.Known[T] {
 // facts asks the API server for everything, and takes what announcers said.
 func (g gatherer) facts(ctx context.Context, now apiClock, all []heard) diagnose.Facts {
 	return diagnose.Facts{
+		Namespace: g.namespace, Deployment: g.deployment(ctx),
 		Nodes: g.nodes(ctx, now), Controller: g.controller(ctx), Announcers: g.announcers(ctx),
 		Config: g.configuration(ctx), Proxy: g.proxy(ctx), Pods: g.pods(ctx), Views: views(all),
 		Denied: g.denied(ctx), Clock: now.skew, Others: g.others(ctx),
@@ -65,7 +66,7 @@ func (g gatherer) announcers(ctx context.Context) diagnose.Known[diagnose.Daemon
 	if err != nil {
 		return known(diagnose.DaemonSet{}, fmt.Errorf("get daemonset %s/announcer: %w", g.namespace, err))
 	}
-	return known(diagnose.DaemonSet{Wanted: int(d.Status.DesiredNumberScheduled), Ready: int(d.Status.NumberReady)}, nil)
+	return known(diagnose.DaemonSet{Wanted: int(d.Status.DesiredNumberScheduled), Ready: int(d.Status.NumberReady), ObserveOnly: observes(d.Spec.Template)}, nil)
 }
 
 // text returns the document in a ConfigMap, empty if there is none.
@@ -95,6 +96,7 @@ func (g gatherer) configuration(ctx context.Context) diagnose.Known[diagnose.Con
 		if out.User = c.Hash; err != nil {
 			out.Faults = err.Error()
 		}
+		out.IgnoreExclude = c.ExcludeLabel == config.IgnoreLabel // unless another is in force
 	}
 	if accepted != nil {
 		out.Accepted, out.IgnoreExclude = accepted.Hash, accepted.ExcludeLabel == config.IgnoreLabel

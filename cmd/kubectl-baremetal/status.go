@@ -48,6 +48,7 @@ func readSummary(ctx context.Context, client kubernetes.Interface, namespace str
 	s := summary{Pools: []inspect.Pool{}, Trouble: []service{}}
 	g := gatherer{client: client, namespace: namespace}
 	s.Checks = diagnose.Installed(diagnose.Facts{
+		Namespace: namespace, Deployment: g.deployment(ctx),
 		Controller: g.controller(ctx), Announcers: g.announcers(ctx), Config: g.configuration(ctx),
 	})
 	a, err := readAllocations(ctx, client, namespace)

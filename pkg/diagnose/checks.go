@@ -10,12 +10,26 @@ const labelExclude = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 func unknown(name, why, do string) Check { return Check{name, Unknown, why, do} }
 
+// rehearsal tells whether the controllers are known to write nothing.
+func (f Facts) rehearsal() bool { return f.Deployment.Why == "" && f.Deployment.Value.ObserveOnly }
+
+// acted returns the hash of the document that announcers should act on: in a
+// rehearsal the one that was written, as nothing is accepted there.
+func (f Facts) acted() string {
+	if f.rehearsal() {
+		return f.Config.Value.User
+	}
+	return f.Config.Value.Accepted
+}
+
 func controller(f Facts) Check {
 	const name = "controller"
 	l := f.Controller.Value
 	switch {
 	case f.Controller.Why != "":
 		return unknown(name, f.Controller.Why, "")
+	case f.rehearsal() && (l.Holder == "" || l.Age > l.For):
+		return Check{name, Warn, "the controller only observes: it leads nothing and gives no addresses", "a rehearsal ends when --observe-only is taken from the Deployment ccm-baremetal"}
 	case l.Holder == "":
 		return Check{name, Fail, "no controller leads: Services get no addresses", "does ccm-baremetal run? kubectl -n kube-system get pods -l app.kubernetes.io/name=ccm-baremetal"}
 	case l.Age > l.For:
@@ -27,6 +41,7 @@ func controller(f Facts) Check {
 func announcers(f Facts) Check {
 	const name = "announcers"
 	d := f.Announcers.Value
+	const endsFor = "a rehearsal ends when --observe-only is taken from the DaemonSet announcer"
 	seen := fmt.Sprintf("%d of %d ready", d.Ready, d.Wanted)
 	var observers []string
 	for _, v := range f.Views {
@@ -38,7 +53,9 @@ func announcers(f Facts) Check {
 	case f.Announcers.Why != "":
 		return unknown(name, f.Announcers.Why, "")
 	case len(observers) > 0:
-		return Check{name, Warn, seen + "; " + strings.Join(observers, ", ") + " only observe: nothing is announced there", "a rehearsal ends when --observe-only is taken from the DaemonSet"}
+		return Check{name, Warn, seen + "; " + strings.Join(observers, ", ") + " only observe: nothing is announced there", endsFor}
+	case d.ObserveOnly:
+		return Check{name, Warn, seen + "; they only observe: nothing is announced", endsFor}
 	case d.Ready == 0:
 		return Check{name, Fail, seen + ": nothing is announced", "kubectl -n kube-system describe daemonset announcer"}
 	case d.Ready < d.Wanted:
@@ -56,14 +73,23 @@ func configuration(f Facts) Check {
 		return unknown(name, f.Config.Why, "")
 	case c.Faults != "":
 		return Check{name, Fail, "the ConfigMap ccm-baremetal has faults: " + c.Faults, look}
+	case f.rehearsal() && c.User != "" && c.User != c.Accepted:
+		return Check{name, Warn, "hash " + c.User + " is rehearsed, and " + inForce(c.Accepted), "in force is what a controller accepts that does more than observe"}
 	case c.Accepted == "":
-		return Check{name, Fail, "no document is in force", "write one into the ConfigMap ccm-baremetal, key config.yaml"}
+		return Check{name, Fail, inForce(""), "write one into the ConfigMap ccm-baremetal, key config.yaml"}
 	case c.User == "":
 		return Check{name, Warn, "hash " + c.Accepted + " is in force, and there is no ConfigMap ccm-baremetal", "right only where the controller reads a file (--cloud-config)"}
 	case c.User != c.Accepted:
 		return Check{name, Fail, fmt.Sprintf("hash %s is in force, not %s, which was written", c.Accepted, c.User), look}
 	}
-	return Check{name, OK, "hash " + c.Accepted + " is in force", ""}
+	return Check{name, OK, inForce(c.Accepted), ""}
+}
+
+func inForce(hash string) string {
+	if hash == "" {
+		return "no document is in force"
+	}
+	return "hash " + hash + " is in force"
 }
 
 // exclude lists who carries the label, also with the empty value that kubectl
@@ -155,7 +181,8 @@ func orNone(list []string) string {
 // sameConfig looks for members that act on another document.
 func sameConfig(f Facts) Check {
 	const name = "same-configuration"
-	if f.Config.Why != "" || f.Config.Value.Accepted == "" {
+	wanted := f.acted()
+	if f.Config.Why != "" || wanted == "" {
 		return unknown(name, "the document in force is not known", "")
 	}
 	i := slices.IndexFunc(f.Views, func(v View) bool { return v.Why == "" })
@@ -164,7 +191,7 @@ func sameConfig(f Facts) Check {
 	}
 	var differ []string
 	for member, hash := range f.Views[i].Config {
-		if hash != "" && hash != f.Config.Value.Accepted {
+		if hash != "" && hash != wanted {
 			differ = append(differ, member+" ("+hash+")")
 		}
 	}
@@ -172,5 +199,5 @@ func sameConfig(f Facts) Check {
 	if len(differ) > 0 {
 		return Check{name, Warn, "other documents are used by " + strings.Join(differ, ", "), "a moment after an edit that is right; else look whether these announcers reach the API server"}
 	}
-	return Check{name, OK, "all announcers act on " + f.Config.Value.Accepted, ""}
+	return Check{name, OK, "all announcers act on " + wanted, ""}
 }

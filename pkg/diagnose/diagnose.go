@@ -34,8 +34,10 @@ type Known[T any] struct {
 
 // Facts is what is known of a cluster. Lists are sorted by name.
 type Facts struct {
+	Namespace  string // of the installation
 	Nodes      Known[[]Node]
 	Controller Known[Lease]
+	Deployment Known[Deployment]
 	Announcers Known[DaemonSet]
 	Config     Known[Configuration]
 	Proxy      Known[Proxy]
@@ -65,8 +67,16 @@ type Lease struct {
 	For    time.Duration // how long it lasts
 }
 
+// Deployment is how the controllers are to run.
+type Deployment struct {
+	ObserveOnly bool // they write nothing, and none leads
+}
+
 // DaemonSet counts the pods of the announcer.
-type DaemonSet struct{ Wanted, Ready int }
+type DaemonSet struct {
+	Wanted, Ready int
+	ObserveOnly   bool // they are to announce nothing
+}
 
 // Configuration is the document that the user wrote and the one in force.
 type Configuration struct {

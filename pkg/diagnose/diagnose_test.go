@@ -37,6 +37,14 @@ func find(t *testing.T, checks []Check, name string) Check {
 	return checks[i]
 }
 
+// rehearse makes both programs of f only observe, with a document that nobody
+// has accepted.
+func rehearse(f *Facts) {
+	f.Controller.Value, f.Deployment.Value.ObserveOnly = Lease{}, true
+	f.Announcers.Value.ObserveOnly = true
+	f.Config.Value = Configuration{User: "bb"}
+}
+
 func value(s string) *string { return &s }
 
 func TestASoundClusterHasNothing(t *testing.T) {
@@ -58,6 +66,9 @@ func TestChecks(t *testing.T) {
 	}{
 		{"controller", "nobody", func(f *Facts) { f.Controller.Value = Lease{} }, Fail, "no controller leads"},
 		{"controller", "silent", func(f *Facts) { f.Controller.Value.Age = time.Minute }, Fail, "silent for 1m0s"},
+		{"controller", "rehearsal", func(f *Facts) { rehearse(f) }, Warn, "the controller only observes: it leads nothing and gives no addresses"},
+		{"controller", "rehearsal beside one that leads", func(f *Facts) { f.Deployment.Value.ObserveOnly = true }, OK, "ccm-1 leads"},
+		{"controller", "no Deployment is seen", func(f *Facts) { rehearse(f); f.Deployment.Why = unseen }, Fail, "no controller leads"},
 		{"controller", "unseen", func(f *Facts) { f.Controller.Why = unseen }, Unknown, unseen},
 		{"announcers", "none", func(f *Facts) { f.Announcers.Value.Ready = 0 }, Fail, "0 of 2 ready"},
 		{"announcers", "some", func(f *Facts) { f.Announcers.Value.Ready = 1 }, Warn, "1 of 2 ready"},
@@ -66,6 +77,10 @@ func TestChecks(t *testing.T) {
 		{"configuration", "not accepted", func(f *Facts) { f.Config.Value.User = "bb" }, Fail, "hash aa is in force, not bb"},
 		{"configuration", "faults", func(f *Facts) { f.Config.Value.Faults = "unknown key" }, Fail, "unknown key"},
 		{"configuration", "a file", func(f *Facts) { f.Config.Value.User = "" }, Warn, "no ConfigMap"},
+		{"configuration", "rehearsal", func(f *Facts) { rehearse(f) }, Warn, "hash bb is rehearsed, and no document is in force"},
+		{"configuration", "rehearsal of another", func(f *Facts) { rehearse(f); f.Config.Value.Accepted = "aa" }, Warn, "hash bb is rehearsed, and hash aa is in force"},
+		{"configuration", "rehearsal of nothing", func(f *Facts) { rehearse(f); f.Config.Value.User = "" }, Fail, "no document"},
+		{"configuration", "rehearsal of faults", func(f *Facts) { rehearse(f); f.Config.Value.Faults = "unknown key" }, Fail, "unknown key"},
 		{"configuration", "unseen", func(f *Facts) { f.Config.Why = unseen }, Unknown, unseen},
 		{"exclude-label", "kubeadm's", func(f *Facts) { f.Nodes.Value[0].Exclude = value("") }, Warn, "n1 (present and empty, as kubeadm sets it)"},
 		{"exclude-label", "everywhere", func(f *Facts) { f.Nodes.Value[0].Exclude, f.Nodes.Value[1].Exclude = value(""), value("true") }, Fail, "no Node is left"},
@@ -76,6 +91,8 @@ func TestChecks(t *testing.T) {
 		{"gossip", "one not asked", func(f *Facts) { f.Views[1].Why = unseen }, Unknown, "not asked: n2 (no right)"},
 		{"gossip", "none asked", func(f *Facts) { f.Views = nil }, Unknown, "no announcer could be asked"},
 		{"same-configuration", "another", func(f *Facts) { f.Views[0].Config["n2"] = "bb" }, Warn, "n2 (bb)"},
+		{"same-configuration", "rehearsal", func(f *Facts) { rehearse(f) }, Warn, "n1 (aa), n2 (aa)"},
+		{"same-configuration", "rehearsal of the same", func(f *Facts) { rehearse(f); f.Config.Value.User = "aa" }, OK, "act on aa"},
 		{"same-configuration", "none asked", func(f *Facts) { f.Views = nil }, Unknown, "no announcer"},
 		{"kube-proxy", "ipvs", func(f *Facts) { f.Proxy.Value.Mode = "ipvs" }, Fail, "without strictARP"},
 		{"kube-proxy", "strict", func(f *Facts) { f.Proxy.Value = Proxy{"ipvs", true} }, OK, "with strictARP"},
@@ -121,6 +138,7 @@ func TestChecks(t *testing.T) {
 		{"mtu", "the same", func(*Facts) {}, OK, "1500 on n1, n2"},
 		{"mtu", "an old announcer", func(f *Facts) { f.Views[1].MTU = 0 }, Unknown, "not known of: n2"},
 		{"mtu", "nobody asked", func(f *Facts) { f.Views = nil }, Unknown, "there is none"},
+		{"announcers", "observers that nobody asks", func(f *Facts) { f.Views, f.Announcers.Value.ObserveOnly = nil, true }, Warn, "they only observe"},
 		{"announcers", "observers", func(f *Facts) { f.Views[1].ObserveOnly = true }, Warn, "n2 only observe"},
 		{"rp_filter", "not asked", func(f *Facts) { f.Views[0].Why = unseen }, Unknown, "only 1 of 2"},
 	}
