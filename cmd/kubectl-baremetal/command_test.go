@@ -115,6 +115,17 @@ func TestARehearsalDoesNotLookBroken(t *testing.T) {
 	}
 }
 
+// One that settles announces though it is not ready.
+func TestDoctorSeesAnnouncementsOfAnnouncersThatAreNotReady(t *testing.T) {
+	a := newAPI(t)
+	a.objects["/apis/apps/v1/namespaces/kube-system/daemonsets/announcer"] = appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 3}}
+	p := newPlan(t)
+	out, _ := command(t, "doctor", "--kubeconfig", a.serve(t), "--announcer-url", announcer(t, func(int) status.Plan { return p }))
+	if !strings.Contains(out, "0 of 3 ready; there are announcements all the same, by n2") {
+		t.Error(out)
+	}
+}
+
 func TestFlagOf(t *testing.T) {
 	for _, c := range []struct {
 		args     []string

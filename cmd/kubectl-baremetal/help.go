@@ -103,7 +103,7 @@ something does not work because of it; unknown, if it cannot be seen from here:
 then it is said how to find out, and nothing is guessed.
 
   controller          does one lead
-  announcers          are all ready
+  announcers          are all ready; if none is, do some announce all the same
   configuration       is what was written in force
   exclude-label       which Nodes carry it, also with an empty value
   gossip              do all announcers see each other

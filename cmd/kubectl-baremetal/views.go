@@ -25,9 +25,17 @@ func views(all []heard) []diagnose.View {
 		v.Aside, v.ObserveOnly = aside(h.plan), h.plan.ObserveOnly
 		v.ReversePath, v.MTU = settings(h.plan)
 		v.Sessions = sessions(h.plan)
+		v.Announces = announces(h.plan)
 		out = append(out, v)
 	}
 	return out
+}
+
+// announces tells whether a node's announcer answers for any address, or has told
+// a router of one. What it is to announce, and does not, does not count.
+func announces(p status.Plan) bool {
+	return !p.ObserveOnly && (len(p.Answering) > 0 ||
+		slices.ContainsFunc(p.BGP, func(b status.BGPSession) bool { return len(b.Advertised) > 0 }))
 }
 
 // sessions returns what is wrong with a node's sessions. One that has taken leave

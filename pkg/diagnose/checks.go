@@ -31,7 +31,7 @@ func controller(f Facts) Check {
 	case f.rehearsal() && (l.Holder == "" || l.Age > l.For):
 		return Check{name, Warn, "the controller only observes: it leads nothing and gives no addresses", "a rehearsal ends when --observe-only is taken from the Deployment ccm-baremetal"}
 	case l.Holder == "":
-		return Check{name, Fail, "no controller leads: Services get no addresses", "does ccm-baremetal run? kubectl -n kube-system get pods -l app.kubernetes.io/name=ccm-baremetal"}
+		return Check{name, Fail, "no controller leads: Services get no addresses", "does ccm-baremetal run? kubectl -n " + f.Namespace + " get pods -l app.kubernetes.io/name=ccm-baremetal"}
 	case l.Age > l.For:
 		return Check{name, Fail, fmt.Sprintf("%s led, and has been silent for %s", l.Holder, l.Age.Round(1e9)), "look at the log of ccm-baremetal"}
 	}
@@ -41,12 +41,16 @@ func controller(f Facts) Check {
 func announcers(f Facts) Check {
 	const name = "announcers"
 	d := f.Announcers.Value
+	const waits = "http://NODE:7957/readyz says what one waits for; a new one settles first"
 	const endsFor = "a rehearsal ends when --observe-only is taken from the DaemonSet announcer"
 	seen := fmt.Sprintf("%d of %d ready", d.Ready, d.Wanted)
-	var observers []string
+	var observers, active []string
 	for _, v := range f.Views {
-		if v.ObserveOnly {
+		switch {
+		case v.ObserveOnly:
 			observers = append(observers, v.Node)
+		case v.Announces:
+			active = append(active, v.Node)
 		}
 	}
 	switch {
@@ -56,10 +60,12 @@ func announcers(f Facts) Check {
 		return Check{name, Warn, seen + "; " + strings.Join(observers, ", ") + " only observe: nothing is announced there", endsFor}
 	case d.ObserveOnly:
 		return Check{name, Warn, seen + "; they only observe: nothing is announced", endsFor}
+	case d.Ready == 0 && len(active) > 0:
+		return Check{name, Warn, seen + "; there are announcements all the same, by " + strings.Join(active, ", "), waits}
 	case d.Ready == 0:
-		return Check{name, Fail, seen + ": nothing is announced", "kubectl -n kube-system describe daemonset announcer"}
+		return Check{name, Fail, seen, "kubectl -n " + f.Namespace + " describe daemonset announcer; " + waits + "; one that says Settling or MembershipIncomplete announces all the same"}
 	case d.Ready < d.Wanted:
-		return Check{name, Warn, seen, "http://NODE:7957/readyz says what one waits for; a new one settles first"}
+		return Check{name, Warn, seen, waits}
 	}
 	return Check{name, OK, seen, ""}
 }

@@ -114,6 +114,7 @@ type View struct {
 	ReversePath map[string]int
 	MTU         int  // of the link with the Node's address, in bytes; 0: not known
 	ObserveOnly bool // it announces nothing
+	Announces   bool // it answers for an address, or has told a router of one
 	Sessions    []Session
 }
 

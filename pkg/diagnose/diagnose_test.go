@@ -16,6 +16,7 @@ import (
 // sound is a cluster in which nothing is wrong.
 func sound() Facts {
 	f := Facts{
+		Namespace:  "lb",
 		Controller: Known[Lease]{Value: Lease{Holder: "ccm-1", Age: 2 * time.Second, For: 15 * time.Second}},
 		Announcers: Known[DaemonSet]{Value: DaemonSet{Wanted: 2, Ready: 2}},
 		Config:     Known[Configuration]{Value: Configuration{User: "aa", Accepted: "aa"}},
@@ -71,6 +72,7 @@ func TestChecks(t *testing.T) {
 		{"controller", "no Deployment is seen", func(f *Facts) { rehearse(f); f.Deployment.Why = unseen }, Fail, "no controller leads"},
 		{"controller", "unseen", func(f *Facts) { f.Controller.Why = unseen }, Unknown, unseen},
 		{"announcers", "none", func(f *Facts) { f.Announcers.Value.Ready = 0 }, Fail, "0 of 2 ready"},
+		{"announcers", "none that is ready", func(f *Facts) { f.Announcers.Value.Ready, f.Views[1].Announces = 0, true }, Warn, "0 of 2 ready; there are announcements all the same, by n2"},
 		{"announcers", "some", func(f *Facts) { f.Announcers.Value.Ready = 1 }, Warn, "1 of 2 ready"},
 		{"announcers", "unseen", func(f *Facts) { f.Announcers.Why = unseen }, Unknown, unseen},
 		{"configuration", "none", func(f *Facts) { f.Config.Value = Configuration{} }, Fail, "no document"},
@@ -154,6 +156,19 @@ func TestChecks(t *testing.T) {
 				t.Error("it does not say what to do")
 			}
 		})
+	}
+}
+
+func TestHintsAreForTheNamespaceOfTheInstallation(t *testing.T) {
+	f := sound()
+	f.Controller.Value, f.Announcers.Value.Ready = Lease{}, 0
+	for _, name := range []string{"controller", "announcers"} {
+		if c := find(t, Run(f), name); !strings.Contains(c.Do, "kubectl -n lb ") {
+			t.Errorf("%+v", c)
+		}
+	}
+	if c := find(t, Run(f), "announcers"); strings.Contains(c.Seen, "nothing is announced") {
+		t.Errorf("%+v: who is not ready may announce", c)
 	}
 }
 
