@@ -142,7 +142,7 @@ func parseAddresses(value string) ([]netip.Addr, error) {
 		switch {
 		case err != nil || a.Zone() != "":
 			return nil, fmt.Errorf("%q is not an address", text)
-		case a.IsUnspecified():
+		case a.Unmap().IsUnspecified():
 			return nil, fmt.Errorf("%s stands for an address by DHCP, which is not supported", text)
 		}
 		a = a.Unmap()

@@ -77,6 +77,7 @@ func TestWishes(t *testing.T) {
 		"metallb.universe.tf":            {annotations: map[string]string{"metallb.universe.tf/loadBalancerIPs": "192.0.2.1,2001:db8::1", "metallb.universe.tf/address-pool": "a", "metallb.universe.tf/allow-shared-ip": "k"}, addresses: "192.0.2.1,2001:db8::1", pools: "a", key: "k"},
 		"kube-vip":                       {annotations: map[string]string{"kube-vip.io/loadbalancerIPs": "192.0.2.1"}, addresses: "192.0.2.1"},
 		"kube-vip by DHCP":               {annotations: map[string]string{"kube-vip.io/loadbalancerIPs": "0.0.0.0"}, invalid: "kube-vip.io/loadbalancerIPs: 0.0.0.0 stands for an address by DHCP"},
+		"DHCP in the form of IPv6":       {annotations: map[string]string{AnnotationAddresses: "::ffff:0.0.0.0"}, invalid: "ccm-baremetal.io/addresses: ::ffff:0.0.0.0 stands for an address by DHCP"},
 		"cilium":                         {annotations: map[string]string{"lbipam.cilium.io/ips": "192.0.2.1", "lbipam.cilium.io/sharing-key": "k"}, addresses: "192.0.2.1", key: "k"},
 		"old cilium":                     {annotations: map[string]string{"io.cilium/lb-ipam-ips": "192.0.2.1", "io.cilium/lb-ipam-sharing-key": "k"}, addresses: "192.0.2.1", key: "k"},
 		"purelb":                         {annotations: map[string]string{"purelb.io/addresses": "192.0.2.1", "purelb.io/service-group": "a", "purelb.io/allow-shared-ip": "k"}, addresses: "192.0.2.1", pools: "a", key: "k"},
@@ -157,7 +158,7 @@ func TestUnknownAnnotationsAreThoseUnderOurPrefixOnly(t *testing.T) {
 }
 
 func FuzzParseAddresses(f *testing.F) {
-	for _, seed := range []string{"", ",", "192.0.2.1", "192.0.2.1,2001:db8::1", "::ffff:192.0.2.1", "fe80::1%eth0", "0.0.0.0", "192.0.2.1,192.0.2.1"} {
+	for _, seed := range []string{"", ",", "192.0.2.1", "192.0.2.1,2001:db8::1", "::ffff:192.0.2.1", "fe80::1%eth0", "0.0.0.0", "::ffff:0.0.0.0", "192.0.2.1,192.0.2.1"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
