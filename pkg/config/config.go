@@ -55,6 +55,9 @@ const (
 	PureLB  Dialect = "purelb"
 )
 
+// Dialects returns all of them.
+func Dialects() []Dialect { return []Dialect{MetalLB, KubeVIP, Cilium, PureLB} }
+
 // Pool is a named set of addresses and the rules for handing them out.
 type Pool struct {
 	Name              string

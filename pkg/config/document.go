@@ -95,7 +95,7 @@ func defaultServices() Services {
 	return Services{
 		LoadBalancerClass: "ccm-baremetal.io/announcer",
 		HandleUnclassed:   true,
-		Compatibility:     []Dialect{MetalLB, KubeVIP, Cilium, PureLB},
+		Compatibility:     Dialects(),
 		ReassignInterval:  time.Second,
 	}
 }
@@ -106,7 +106,7 @@ var servicesShape = object(
 		"The `spec.loadBalancerClass` of our Services."),
 	field("handleUnclassed", boolean(), func(s *Services) *bool { return &s.HandleUnclassed },
 		"Also take Services that name no class."),
-	field("compatibility", list("a list of products", "[metallb, kube-vip]", oneOf(MetalLB, KubeVIP, Cilium, PureLB), listRules{distinct: true}),
+	field("compatibility", list("a list of products", "[metallb, kube-vip]", oneOf(Dialects()...), listRules{distinct: true}),
 		func(s *Services) *[]Dialect { return &s.Compatibility },
 		"Whose Service annotations are understood besides our own. An empty list: nobody's."),
 	field("allowMassChange", boolean(), func(s *Services) *bool { return &s.AllowMassChange },

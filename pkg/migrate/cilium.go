@@ -3,9 +3,9 @@ package migrate
 import (
 	"slices"
 	"strings"
-)
 
-const productCilium = "cilium"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
 
 // The keys by which Cilium selects a Service by what it is.
 const (
@@ -28,7 +28,7 @@ func (im *importer) cilium() {
 
 func (im *importer) ciliumPool(o *object) {
 	spec := o.part("spec")
-	p := pool{old: o.name, product: productCilium, labels: o.labels, from: o}
+	p := pool{old: o.name, product: config.Cilium, labels: o.labels, from: o}
 	cidrs := p.ciliumBlocks(spec)
 	switch edge := spec.text("allowFirstLastIPs"); {
 	case edge == "No":
@@ -141,7 +141,7 @@ func requirements(text string) []string {
 
 func (im *importer) ciliumL2(o *object) {
 	spec := o.part("spec")
-	a := advertisement{Name: o.name, product: productCilium, every: true, Layer2: &layer2{}}
+	a := advertisement{Name: o.name, product: config.Cilium, every: true, Layer2: &layer2{}}
 	a.ServiceSelector = one(spec.object("serviceSelector").selector())
 	a.NodeSelector = one(spec.object("nodeSelector").selector())
 	a.Layer2.Interfaces = spec.interfaces("interfaces")

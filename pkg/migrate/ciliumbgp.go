@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // everyService is the selector by which Cilium's manual says "all Services".
@@ -16,7 +18,7 @@ func (im *importer) ciliumPeering(o *object) {
 	nodes := one(spec.object("nodeSelector").selector())
 	for i, router := range spec.items("virtualRouters") {
 		local := router.asn("localASN")
-		a := advertisement{Name: o.name, product: productCilium, every: true, NodeSelector: nodes, BGP: &bgpRule{}}
+		a := advertisement{Name: o.name, product: config.Cilium, every: true, NodeSelector: nodes, BGP: &bgpRule{}}
 		for j, n := range router.items("neighbors") {
 			p := n.ciliumNeighbor(local)
 			p.old, p.NodeSelector = fmt.Sprintf("%s-%d-%d", o.name, i+1, j+1), nodes
@@ -244,7 +246,7 @@ func (im *importer) ciliumAdvertisement(o *object, sessions []told) {
 			item.lose("advertisementType", "%s: only addresses of Services are advertised", kind)
 			continue
 		}
-		a := advertisement{Name: o.name, product: productCilium, every: true, BGP: &bgpRule{Peers: peers}}
+		a := advertisement{Name: o.name, product: config.Cilium, every: true, BGP: &bgpRule{Peers: peers}}
 		which := item.object("service")
 		advertised := which.onlyBalancersOf()
 		advertised = item.ciliumSelector("selector", &a) && advertised

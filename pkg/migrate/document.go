@@ -41,7 +41,7 @@ type pool struct {
 	ServiceSelector   []string `yaml:"serviceSelector,omitempty,flow"`
 	EnforceNamespaces bool     `yaml:"enforceNamespaces,omitempty"`
 
-	product string            // that it comes from
+	product config.Dialect    // of whom it comes
 	old     string            // what it was called there
 	labels  map[string]string // of the object that it comes from
 	from    *object
@@ -55,7 +55,7 @@ type advertisement struct {
 	Layer2          *layer2  `yaml:"layer2,omitempty"`
 	BGP             *bgpRule `yaml:"bgp,omitempty"`
 
-	product string
+	product config.Dialect
 	every   bool // it is for all pools of the product
 }
 
@@ -153,7 +153,7 @@ const nowhere = "kubernetes.io/hostname,!kubernetes.io/hostname"
 // announcing returns the advertisements. One that was for all pools of its
 // product is for all pools if there is no other product.
 func (im *importer) announcing() []advertisement {
-	products := map[string]bool{}
+	products := map[config.Dialect]bool{}
 	for _, p := range im.pools {
 		products[p.product] = true
 	}
@@ -190,7 +190,7 @@ func (im *importer) announcing() []advertisement {
 }
 
 // poolsOf returns the names of a product's pools.
-func (im *importer) poolsOf(product string) []string {
+func (im *importer) poolsOf(product config.Dialect) []string {
 	var out []string
 	for _, p := range im.pools {
 		if p.product == product {
@@ -227,12 +227,12 @@ func (im *importer) namePools() {
 			p.Name = unique(p.old, taken)
 			p.from.note("", "the pool %q is called %q now, as names of pools are made of lower-case letters, digits, - and . and there is one of each: Services that ask for it by name need the new one", p.old, p.Name)
 		}
-		renamed[p.product+"/"+p.old] = p.Name
+		renamed[string(p.product)+"/"+p.old] = p.Name
 	}
 	for i := range im.adverts {
 		a := &im.adverts[i]
 		for j, name := range a.Pools {
-			a.Pools[j] = renamed[a.product+"/"+name]
+			a.Pools[j] = renamed[string(a.product)+"/"+name]
 		}
 		slices.Sort(a.Pools)
 		a.Pools = slices.Compact(a.Pools)

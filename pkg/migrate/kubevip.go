@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-)
 
-const productKubeVIP = "kube-vip"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
 
 // kubeVIPRules is the form of keys in kube-vip's ConfigMap.
 var kubeVIPRules = []string{"cidr-", "range-"}
@@ -65,7 +65,7 @@ func (im *importer) kubeVIPMap(o *object) {
 		im.kubeVIPPool(data, global, p, skipEnds)
 		data.shadowed(other(global), global)
 	}
-	im.adverts = append(im.adverts, advertisement{Name: "layer2", product: productKubeVIP, every: true, Layer2: &layer2{}})
+	im.adverts = append(im.adverts, advertisement{Name: "layer2", product: config.KubeVIP, every: true, Layer2: &layer2{}})
 	data.note("", "how kube-vip announces is not in its ConfigMap but in the environment of its pods. The document announces by layer 2 from all nodes: look at vip_arp, bgp_enable and vip_interface there")
 	data.kubeVIPLosses()
 	finish(o, data)
@@ -78,7 +78,7 @@ func (im *importer) kubeVIPPool(data *object, key string, p pool, skipEnds bool)
 		data.lose(key, "0.0.0.0/32 asks DHCP for addresses, which is not supported: write a range that the DHCP server leaves out")
 		return false
 	}
-	p.old, p.product, p.from = key[strings.Index(key, "-")+1:], productKubeVIP, data
+	p.old, p.product, p.from = key[strings.Index(key, "-")+1:], config.KubeVIP, data
 	for item := range strings.SplitSeq(text, ",") {
 		if strings.TrimSpace(item) == "" {
 			continue

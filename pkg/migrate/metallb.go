@@ -11,8 +11,6 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
-const productMetalLB = "metallb"
-
 // ttlAnyHops is the TTL of packets to a router any number of hops away: the
 // most that a document of ours takes.
 const ttlAnyHops = 254
@@ -97,7 +95,7 @@ func (im *importer) metallbPools() {
 	}
 	for _, o := range objects {
 		spec := o.part("spec")
-		p := pool{old: o.name, product: productMetalLB, labels: o.labels, from: o}
+		p := pool{old: o.name, product: config.MetalLB, labels: o.labels, from: o}
 		p.Addresses = spec.addresses("addresses")
 		p.AvoidBuggyIPs = spec.boolean("avoidBuggyIPs", false)
 		if !spec.boolean("autoAssign", true) {
@@ -289,7 +287,7 @@ func (im *importer) chosen(spec *object, a *advertisement) {
 	everything := spec.has("ipAddressPoolSelectors") && len(selectors) == 0
 	a.every = everything || len(names) == 0 && !spec.has("ipAddressPoolSelectors")
 	for _, p := range im.pools {
-		if p.product == productMetalLB && (slices.Contains(names, p.old) || matches(selectors, p.labels)) {
+		if p.product == config.MetalLB && (slices.Contains(names, p.old) || matches(selectors, p.labels)) {
 			a.Pools = append(a.Pools, p.old)
 		}
 	}
@@ -308,7 +306,7 @@ func (im *importer) chosen(spec *object, a *advertisement) {
 
 func (im *importer) l2Advertisement(o *object) {
 	spec := o.part("spec")
-	a := advertisement{Name: o.name, product: productMetalLB, Layer2: &layer2{}}
+	a := advertisement{Name: o.name, product: config.MetalLB, Layer2: &layer2{}}
 	im.chosen(spec, &a)
 	a.NodeSelector = spec.selectors("nodeSelectors")
 	a.ServiceSelector = spec.selectors("serviceSelectors")
@@ -322,7 +320,7 @@ func (im *importer) l2Advertisement(o *object) {
 
 func (im *importer) bgpAdvertisement(o *object) {
 	spec := o.part("spec")
-	a := advertisement{Name: o.name, product: productMetalLB, BGP: &bgpRule{}}
+	a := advertisement{Name: o.name, product: config.MetalLB, BGP: &bgpRule{}}
 	im.chosen(spec, &a)
 	a.NodeSelector = spec.selectors("nodeSelectors")
 	a.ServiceSelector = spec.selectors("serviceSelectors")

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // metallbConfigMap reads MetalLB's configuration up to 0.12. It is taken from
@@ -83,8 +85,8 @@ func (im *importer) helmValues(o *object) {
 		im.metallbOld(inline)
 	}
 	if text := o.text("arpAddresses"); text != "" {
-		im.addPool(pool{old: "default", product: productMetalLB, from: o, Addresses: o.address("arpAddresses", text)})
-		im.adverts = append(im.adverts, advertisement{Name: "layer2", Pools: []string{"default"}, product: productMetalLB, Layer2: &layer2{}})
+		im.addPool(pool{old: "default", product: config.MetalLB, from: o, Addresses: o.address("arpAddresses", text)})
+		im.adverts = append(im.adverts, advertisement{Name: "layer2", Pools: []string{"default"}, product: config.MetalLB, Layer2: &layer2{}})
 	}
 	im.class = o.text("loadBalancerClass")
 	o.skip("frrk8s") // metallbMode has read it
@@ -134,7 +136,7 @@ func (im *importer) oldPeer(o *object, i int) {
 }
 
 func (im *importer) oldPool(o *object) {
-	p := pool{old: o.text("name"), product: productMetalLB, from: o}
+	p := pool{old: o.text("name"), product: config.MetalLB, from: o}
 	if p.old == "" {
 		o.fault("name", "the pool has no name")
 	}
@@ -159,7 +161,7 @@ func (im *importer) oldPool(o *object) {
 func (im *importer) oldProtocol(o *object, name, protocol, advertisements string) {
 	switch p := o.text(protocol); p {
 	case "layer2":
-		im.adverts = append(im.adverts, advertisement{Name: name, Pools: []string{name}, product: productMetalLB, Layer2: &layer2{}})
+		im.adverts = append(im.adverts, advertisement{Name: name, Pools: []string{name}, product: config.MetalLB, Layer2: &layer2{}})
 		o.drop("a pool that is announced by layer 2 advertises nothing to routers", advertisements)
 	case "bgp":
 		im.oldRoutes(o, name, advertisements)
@@ -171,10 +173,10 @@ func (im *importer) oldProtocol(o *object, name, protocol, advertisements string
 func (im *importer) oldRoutes(o *object, name, advertisements string) {
 	items := o.items(advertisements)
 	if len(items) == 0 {
-		im.adverts = append(im.adverts, advertisement{Name: name, Pools: []string{name}, product: productMetalLB, BGP: &bgpRule{}})
+		im.adverts = append(im.adverts, advertisement{Name: name, Pools: []string{name}, product: config.MetalLB, BGP: &bgpRule{}})
 	}
 	for _, item := range items {
-		a := advertisement{Name: name, Pools: []string{name}, product: productMetalLB, BGP: &bgpRule{}}
+		a := advertisement{Name: name, Pools: []string{name}, product: config.MetalLB, BGP: &bgpRule{}}
 		if advertisements == "bgpAdvertisements" {
 			im.route(item, a.BGP, "aggregationLength", "aggregationLengthV6", "localPref")
 		} else {

@@ -1,8 +1,10 @@
 package migrate
 
-import "slices"
+import (
+	"slices"
 
-const productPureLB = "purelb"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+)
 
 func (im *importer) purelb() {
 	groups := im.of("purelb.io", "ServiceGroup")
@@ -18,13 +20,13 @@ func (im *importer) purelb() {
 	}
 	links := im.pureLinks()
 	if local {
-		im.adverts = append(im.adverts, advertisement{Name: "layer2", product: productPureLB, every: true, Layer2: &layer2{Interfaces: links}})
+		im.adverts = append(im.adverts, advertisement{Name: "layer2", product: config.PureLB, every: true, Layer2: &layer2{Interfaces: links}})
 	}
 }
 
 // pureGroup carries over a group, and tells whether there is a pool in it.
 func (im *importer) pureGroup(o, spec *object) bool {
-	p := pool{old: o.name, product: productPureLB, labels: o.labels, from: o}
+	p := pool{old: o.name, product: config.PureLB, labels: o.labels, from: o}
 	if o.name != "default" {
 		p.AutoAssign = no()
 		o.note("", "as in the source, this pool is for Services that ask for it; without a wish they get the one called default")

@@ -4,6 +4,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/wish"
 )
 
 // lostAnnotations are annotations of other products that mean nothing here,
@@ -37,13 +40,8 @@ func (im *importer) services() {
 				o.lose("annotation "+key, "not understood here: %s", why)
 			}
 		}
-		if slices.Contains(annotations.keys(), "kube-vip.io/loadbalancerIPs") {
-			o.note("annotation kube-vip.io/loadbalancerIPs", "read as a wish for that address; where kube-vip's provider wrote it, it is a record and may be removed")
-		}
-		for _, key := range sharingKeys {
-			if _, labelled := o.labels[key]; labelled {
-				o.note("label "+key, "has no effect as a label, in the source neither: it is an annotation")
-			}
+		for _, s := range wish.SharingKey(o.labels, config.Dialects()).Said {
+			o.note("label "+s.Where, "has no effect as a label, in the source neither: it is an annotation")
 		}
 		im.holds(o)
 	}

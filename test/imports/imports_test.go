@@ -32,6 +32,7 @@ var pure = []string{
 	"pkg/announcer/settling",
 	"pkg/announcer/replay",
 	"pkg/migrate",
+	"pkg/wish",
 	"pkg/diagnose",
 }
 
@@ -54,10 +55,11 @@ var ours = map[string][]string{
 	"pkg/rehearse":               {},
 	"pkg/version":                {},
 	"pkg/config":                 {},
-	"pkg/migrate":                {"pkg/config"},
+	"pkg/wish":                   {"pkg/config"},
+	"pkg/migrate":                {"pkg/config", "pkg/wish"},
 	"pkg/cloudprovider/ipam":     {"pkg/config"},
 	"pkg/cloudprovider/document": {"pkg/config", "pkg/cloudprovider/eventtext", "pkg/rehearse"},
-	"pkg/cloudprovider/service":  {"pkg/config", "pkg/cloudprovider/ipam", "pkg/cloudprovider/eventtext", "pkg/rehearse"},
+	"pkg/cloudprovider/service":  {"pkg/config", "pkg/wish", "pkg/cloudprovider/ipam", "pkg/cloudprovider/eventtext", "pkg/rehearse"},
 	"pkg/cloudprovider":          {"pkg/config", "pkg/cloudprovider/ipam", "pkg/cloudprovider/document", "pkg/cloudprovider/service", "pkg/cloudprovider/watchdog", "pkg/cloudprovider/instances", "pkg/cloudprovider/fence", "pkg/rehearse"},
 	"pkg/cloudprovider/watchdog": {"pkg/config"},
 	"pkg/cloudprovider/inspect":  {"pkg/config", "pkg/migrate", "pkg/cloudprovider/document", "pkg/cloudprovider/service"},

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/service"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/wish"
 	"github.com/ccm-baremetal/ccm-baremetal/test/fakeapi"
 )
 
@@ -20,7 +20,7 @@ func waiting(name string) *v1.Service {
 	svc := fakeapi.Held(name, "")
 	svc.Status.LoadBalancer.Ingress = nil
 	svc.Status.Conditions[0].Status, svc.Status.Conditions[0].Reason, svc.Status.Conditions[0].Message = metav1.ConditionFalse, "PoolExhausted", "no free address"
-	svc.Annotations = map[string]string{service.AnnotationPool: "full"}
+	svc.Annotations = map[string]string{wish.AnnotationPool: "full"}
 	return svc
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/informers"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/wish"
 	"github.com/ccm-baremetal/ccm-baremetal/test/events"
 )
 
@@ -178,7 +179,7 @@ func (l *leader) settle(t *testing.T) {
 	l.api.create(lb(marker, func(svc *v1.Service) {
 		class := "ccm-baremetal.io/announcer" // served whatever the document says of others
 		svc.Spec.LoadBalancerClass = &class
-		svc.Annotations = map[string]string{AnnotationPool: "no-such-pool"}
+		svc.Annotations = map[string]string{wish.AnnotationPool: "no-such-pool"}
 	}))
 	eventually(t, "the queue is empty", func() bool {
 		return l.api.reason(t, "web/"+marker) != "" && l.queue.Len() == 0

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/wish"
 )
 
 func external(addresses ...string) func(*v1.Service) {
@@ -28,7 +30,7 @@ func TestExternalIPsInConflictAreTold(t *testing.T) {
 	told(`web/early: external IP 192.0.2.11 lies in pool "public" and may be given to another Service`)
 	api.edit(t, "web/early", func(svc *v1.Service) { svc.Labels = map[string]string{"a": "b"} })
 
-	api.create(lb("late", func(svc *v1.Service) { svc.Annotations = map[string]string{AnnotationAddresses: "192.0.2.11"} }))
+	api.create(lb("late", func(svc *v1.Service) { svc.Annotations = map[string]string{wish.AnnotationAddresses: "192.0.2.11"} }))
 	told("web/late: 192.0.2.11 is an external IP of web/early, which gets what arrives for it on ports of its own")
 	// To name one's own address is no conflict.
 	api.edit(t, "web/balanced", func(svc *v1.Service) { svc.Spec.ExternalIPs = []string{"192.0.2.10"} })

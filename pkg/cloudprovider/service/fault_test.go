@@ -8,6 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/cloud-provider/service/helpers"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/wish"
 )
 
 func TestB005EachEditOfThePoolCostsAtMostTwoWrites(t *testing.T) {
@@ -17,7 +19,7 @@ func TestB005EachEditOfThePoolCostsAtMostTwoWrites(t *testing.T) {
 	api.awaitAddress(t, "web/s") // .32, which is given out last for a while
 	for _, edit := range []struct{ pool, address string }{{"z2", "198.51.100.64"}, {"nope", "198.51.100.64"}, {"z1", "198.51.100.33"}} {
 		before := api.patched("web/s")
-		api.edit(t, "web/s", func(svc *v1.Service) { svc.Annotations = map[string]string{AnnotationPool: edit.pool} })
+		api.edit(t, "web/s", func(svc *v1.Service) { svc.Annotations = map[string]string{wish.AnnotationPool: edit.pool} })
 		eventually(t, "it has "+edit.address, func() bool { return api.address(t, "web/s") == edit.address })
 		l.settle(t)
 		if n := api.patched("web/s") - before; n > 2 {
@@ -123,7 +125,7 @@ func TestB057KubernetesItselfMayBeALoadBalancer(t *testing.T) {
 	lead(t, api, pool(5))
 	api.create(lb("kubernetes", func(svc *v1.Service) { svc.Namespace, svc.Spec.Selector = "default", nil }))
 	api.awaitAddress(t, "default/kubernetes")
-	api.edit(t, "default/kubernetes", func(svc *v1.Service) { svc.Annotations = map[string]string{AnnotationAddresses: "192.0.2.14"} })
+	api.edit(t, "default/kubernetes", func(svc *v1.Service) { svc.Annotations = map[string]string{wish.AnnotationAddresses: "192.0.2.14"} })
 	eventually(t, "it follows its request", func() bool { return api.address(t, "default/kubernetes") == "192.0.2.14" })
 }
 

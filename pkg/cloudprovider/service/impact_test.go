@@ -14,6 +14,7 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/wish"
 )
 
 func TestImpactCountsServicesThatWouldNotBeOursAnyMore(t *testing.T) {
@@ -128,7 +129,7 @@ const (
 func TestSharedAddressCountsOnceAndIsAnnouncedIfOneOfItsServicesIs(t *testing.T) {
 	shared := func(name, app string, port int32) *v1.Service {
 		return lb(name, given(time.Hour, "192.0.2.10"), labelled("app", app), func(svc *v1.Service) {
-			svc.Annotations = map[string]string{AnnotationSharingKey: "k"}
+			svc.Annotations = map[string]string{wish.AnnotationSharingKey: "k"}
 			svc.Spec.Ports[0].Port = port
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/cloud-provider/service/helpers"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/wish"
 )
 
 // picture shows addresses, condition and finalizers of each Service.
@@ -41,7 +42,7 @@ func TestB010GrowingOrCuttingAPoolMovesAndWritesNothing(t *testing.T) {
 		api.awaitAddress(t, fmt.Sprintf("web/s%d", i))
 	}
 	// Put one at the end, so that the middle is unused.
-	api.edit(t, "web/s4", func(svc *v1.Service) { svc.Annotations = map[string]string{AnnotationAddresses: "192.0.2.127"} })
+	api.edit(t, "web/s4", func(svc *v1.Service) { svc.Annotations = map[string]string{wish.AnnotationAddresses: "192.0.2.127"} })
 	eventually(t, "s4 moves", func() bool { return api.address(t, "web/s4") == "192.0.2.127" })
 	l.settle(t)
 	before, writes := api.picture(), api.writes()
@@ -315,7 +316,7 @@ func TestRequestThatCannotBeMetCostsNobodyItsAddress(t *testing.T) {
 	}
 	had := api.address(t, "web/b")
 	api.edit(t, "web/b", func(svc *v1.Service) {
-		svc.Annotations = map[string]string{AnnotationAddresses: api.services["web/a"].Status.LoadBalancer.Ingress[0].IP}
+		svc.Annotations = map[string]string{wish.AnnotationAddresses: api.services["web/a"].Status.LoadBalancer.Ingress[0].IP}
 	})
 	eventually(t, "the refusal is told", func() bool { return len(l.events.With("Warning AddressInUse web/b")) == 1 })
 	if got := api.address(t, "web/b"); got != had {

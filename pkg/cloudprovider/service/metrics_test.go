@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/wish"
 )
 
 var stable = []string{"ccm_baremetal_pool_addresses", "ccm_baremetal_pool_addresses_used", "ccm_baremetal_pool_addresses_cooling",
@@ -84,7 +85,7 @@ func TestMetrics(t *testing.T) {
 	api.awaitAddress(t, "web/late")
 	api.create(lb("waiting"))
 	api.awaitReason(t, "web/waiting", "PoolExhausted")
-	api.create(lb("astray", func(svc *v1.Service) { svc.Annotations = map[string]string{AnnotationPool: "six"} }))
+	api.create(lb("astray", func(svc *v1.Service) { svc.Annotations = map[string]string{wish.AnnotationPool: "six"} }))
 	api.awaitReason(t, "web/astray", "FamilyUnavailable")
 	eventually(t, "all is counted", func() bool { return l.counts.patched(written) == 3 && l.counts.duplicates.Load() == 1 })
 	registry := metrics.NewKubeRegistry()

@@ -15,15 +15,12 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/wish"
 )
 
-// The annotations of a Service that we read. Changing a name is an API change.
-const (
-	AnnotationAddresses  = prefix + "addresses"   // the addresses it wants, comma-separated, one per family
-	AnnotationPool       = prefix + "pool"        // the pools that it may have addresses from, comma-separated
-	AnnotationSharingKey = prefix + "sharing-key" // Services with one key may share an address
-	AnnotationIgnore     = prefix + "ignore"      // "true": leave this Service alone
-)
+// AnnotationIgnore is the one annotation of ours on a Service that is no wish
+// for something. Changing its name is an API change.
+const AnnotationIgnore = prefix + "ignore" // "true": leave this Service alone
 
 const prefix = "ccm-baremetal.io/"
 
@@ -62,9 +59,8 @@ func ignored(svc *v1.Service) (bool, error) {
 // request translates a Service into what it asks of the allocator. Whatever
 // cannot be understood is said in Invalid, all of it at once.
 func request(svc *v1.Service, namespace map[string]string, dialects []config.Dialect) ipam.Request {
-	addresses, addressErr := wantedAddresses(svc, dialects)
-	pools, poolErr := wantedPools(svc, dialects)
-	key, keyErr := sharingKey(svc, dialects)
+	addresses := wish.Addresses(svc.Annotations, svc.Spec.LoadBalancerIP, dialects)
+	pools, key := wish.Pools(svc.Annotations, dialects), wish.SharingKey(svc.Annotations, dialects)
 	_, ignoreErr := ignored(svc)
 	r := ipam.Request{
 		Key:             keyOf(svc),
@@ -75,10 +71,10 @@ func request(svc *v1.Service, namespace map[string]string, dialects []config.Dia
 		NamespaceLabels: namespace,
 		Families:        families(svc),
 		Policy:          policy(svc),
-		Addresses:       addresses,
-		Pools:           pools,
-		Invalid:         sentence(addressErr, poolErr, keyErr, ignoreErr),
-		SharingKey:      key,
+		Addresses:       addresses.Value,
+		Pools:           pools.Value,
+		Invalid:         sentence(addresses.Err(), pools.Err(), key.Err(), ignoreErr),
+		SharingKey:      key.Value,
 		Ports:           ports(svc),
 		Local:           svc.Spec.ExternalTrafficPolicy == v1.ServiceExternalTrafficPolicyLocal,
 		Selector:        labels.Set(svc.Spec.Selector).String(),
@@ -154,7 +150,7 @@ func announced(svc *v1.Service) *metav1.Condition {
 // unknownAnnotations returns the annotations under our prefix that mean
 // nothing, sorted: most likely somebody mistyped one.
 func unknownAnnotations(svc *v1.Service) []string {
-	known := []string{AnnotationAddresses, AnnotationPool, AnnotationSharingKey, AnnotationIgnore}
+	known := append(wish.Words(nil), AnnotationIgnore)
 	var out []string
 	for name := range svc.Annotations {
 		if strings.HasPrefix(name, prefix) && !slices.Contains(known, name) {

@@ -14,11 +14,8 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/ipam"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/wish"
 )
-
-func allDialects() []config.Dialect {
-	return []config.Dialect{config.MetalLB, config.KubeVIP, config.Cilium, config.PureLB}
-}
 
 func TestRequestSaysAllThatMatters(t *testing.T) {
 	policy := v1.IPFamilyPolicyRequireDualStack
@@ -27,9 +24,9 @@ func TestRequestSaysAllThatMatters(t *testing.T) {
 		svc.CreationTimestamp = metav1.NewTime(noon)
 		svc.Labels = map[string]string{"expose": "public"}
 		svc.Annotations = map[string]string{
-			AnnotationAddresses:  " 192.0.2.12, 2001:DB8::1 ",
-			AnnotationPool:       "gold, silver",
-			AnnotationSharingKey: "edge",
+			wish.AnnotationAddresses:  " 192.0.2.12, 2001:DB8::1 ",
+			wish.AnnotationPool:       "gold, silver",
+			wish.AnnotationSharingKey: "edge",
 		}
 		svc.Spec.IPFamilies = []v1.IPFamily{v1.IPv6Protocol, v1.IPv4Protocol}
 		svc.Spec.IPFamilyPolicy = &policy
@@ -37,7 +34,7 @@ func TestRequestSaysAllThatMatters(t *testing.T) {
 		svc.Spec.Selector = map[string]string{"b": "2", "a": "1"}
 		svc.Spec.Ports = []v1.ServicePort{{Port: 53, Protocol: v1.ProtocolUDP}, {Port: 80}}
 	})
-	got := request(svc, map[string]string{"tier": "web"}, allDialects())
+	got := request(svc, map[string]string{"tier": "web"}, config.Dialects())
 	want := ipam.Request{
 		Key: "web/gw", Namespace: "web", Name: "gw", Created: noon,
 		Labels: map[string]string{"expose": "public"}, NamespaceLabels: map[string]string{"tier": "web"},
@@ -68,33 +65,35 @@ func TestWishes(t *testing.T) {
 		invalid     string
 	}{
 		"nothing":                        {},
-		"ours":                           {annotations: map[string]string{AnnotationAddresses: "192.0.2.1", AnnotationPool: "a,b", AnnotationSharingKey: "k"}, addresses: "192.0.2.1", pools: "a,b", key: "k"},
-		"empty values":                   {annotations: map[string]string{AnnotationAddresses: " ", AnnotationPool: "", AnnotationSharingKey: ""}},
+		"ours":                           {annotations: map[string]string{wish.AnnotationAddresses: "192.0.2.1", wish.AnnotationPool: "a,b", wish.AnnotationSharingKey: "k"}, addresses: "192.0.2.1", pools: "a,b", key: "k"},
+		"empty values":                   {annotations: map[string]string{wish.AnnotationAddresses: " ", wish.AnnotationPool: "", wish.AnnotationSharingKey: ""}},
 		"spec.loadBalancerIP":            {spec: "192.0.2.1", addresses: "192.0.2.1"},
-		"spec and annotation agree":      {spec: "192.0.2.1", annotations: map[string]string{AnnotationAddresses: "2001:db8::1,192.0.2.1"}, addresses: "2001:db8::1,192.0.2.1"},
-		"spec and annotation differ":     {spec: "192.0.2.2", annotations: map[string]string{AnnotationAddresses: "192.0.2.1"}, invalid: `ccm-baremetal.io/addresses says "192.0.2.1", but spec.loadBalancerIP says "192.0.2.2"`},
+		"spec and annotation agree":      {spec: "192.0.2.1", annotations: map[string]string{wish.AnnotationAddresses: "2001:db8::1,192.0.2.1"}, addresses: "2001:db8::1,192.0.2.1"},
+		"spec and annotation differ":     {spec: "192.0.2.2", annotations: map[string]string{wish.AnnotationAddresses: "192.0.2.1"}, invalid: `ccm-baremetal.io/addresses says "192.0.2.1", but spec.loadBalancerIP says "192.0.2.2"`},
 		"metallb.io":                     {annotations: map[string]string{"metallb.io/loadBalancerIPs": "192.0.2.1", "metallb.io/address-pool": "a", "metallb.io/allow-shared-ip": "k"}, addresses: "192.0.2.1", pools: "a", key: "k"},
 		"metallb.universe.tf":            {annotations: map[string]string{"metallb.universe.tf/loadBalancerIPs": "192.0.2.1,2001:db8::1", "metallb.universe.tf/address-pool": "a", "metallb.universe.tf/allow-shared-ip": "k"}, addresses: "192.0.2.1,2001:db8::1", pools: "a", key: "k"},
 		"kube-vip":                       {annotations: map[string]string{"kube-vip.io/loadbalancerIPs": "192.0.2.1"}, addresses: "192.0.2.1"},
-		"kube-vip by DHCP":               {annotations: map[string]string{"kube-vip.io/loadbalancerIPs": "0.0.0.0"}, invalid: "kube-vip.io/loadbalancerIPs: 0.0.0.0 stands for an address by DHCP"},
-		"DHCP in the form of IPv6":       {annotations: map[string]string{AnnotationAddresses: "::ffff:0.0.0.0"}, invalid: "ccm-baremetal.io/addresses: ::ffff:0.0.0.0 stands for an address by DHCP"},
+		"kube-vip by DHCP":               {annotations: map[string]string{"kube-vip.io/loadbalancerIPs": "0.0.0.0"}, invalid: `kube-vip.io/loadbalancerIPs: "0.0.0.0" asks DHCP for an address`},
+		"DHCP in the form of IPv6":       {annotations: map[string]string{wish.AnnotationAddresses: "::ffff:0.0.0.0"}, invalid: `ccm-baremetal.io/addresses: "::ffff:0.0.0.0" asks DHCP for an address`},
 		"cilium":                         {annotations: map[string]string{"lbipam.cilium.io/ips": "192.0.2.1", "lbipam.cilium.io/sharing-key": "k"}, addresses: "192.0.2.1", key: "k"},
 		"old cilium":                     {annotations: map[string]string{"io.cilium/lb-ipam-ips": "192.0.2.1", "io.cilium/lb-ipam-sharing-key": "k"}, addresses: "192.0.2.1", key: "k"},
 		"purelb":                         {annotations: map[string]string{"purelb.io/addresses": "192.0.2.1", "purelb.io/service-group": "a", "purelb.io/allow-shared-ip": "k"}, addresses: "192.0.2.1", pools: "a", key: "k"},
 		"two dialects agree":             {annotations: map[string]string{"metallb.io/loadBalancerIPs": "2001:db8:0::1, 192.0.2.1", "lbipam.cilium.io/ips": "192.0.2.1,2001:db8::1"}, addresses: "2001:db8::1,192.0.2.1"},
 		"two dialects differ":            {annotations: map[string]string{"metallb.io/address-pool": "a", "purelb.io/service-group": "b"}, invalid: `metallb.io/address-pool says "a", but purelb.io/service-group says "b"`},
-		"two sharing keys":               {annotations: map[string]string{AnnotationSharingKey: "a", "metallb.io/allow-shared-ip": "b"}, invalid: `ccm-baremetal.io/sharing-key says "a", but metallb.io/allow-shared-ip says "b"`},
+		"two sharing keys":               {annotations: map[string]string{wish.AnnotationSharingKey: "a", "metallb.io/allow-shared-ip": "b"}, invalid: `ccm-baremetal.io/sharing-key says "a", but metallb.io/allow-shared-ip says "b"`},
 		"a dialect that is switched off": {annotations: map[string]string{"metallb.io/address-pool": "a"}, dialects: []config.Dialect{config.Cilium}},
-		"no address":                     {annotations: map[string]string{AnnotationAddresses: "192.0.2.300"}, invalid: `ccm-baremetal.io/addresses: "192.0.2.300" is not an address`},
-		"an address of a link":           {annotations: map[string]string{AnnotationAddresses: "fe80::1%eth0"}, invalid: `"fe80::1%eth0" is not an address`},
-		"no address in spec":             {spec: "x", invalid: `spec.loadBalancerIP: "x" is not an address`},
-		"two of a family":                {annotations: map[string]string{AnnotationAddresses: "192.0.2.1,192.0.2.2"}, invalid: "192.0.2.1 and 192.0.2.2 are of the same family"},
+		"no address":                     {annotations: map[string]string{wish.AnnotationAddresses: "192.0.2.300"}, invalid: `ccm-baremetal.io/addresses: "192.0.2.300" is no address`},
+		"an address of a link":           {annotations: map[string]string{wish.AnnotationAddresses: "fe80::1%eth0"}, invalid: `"fe80::1%eth0" has a zone`},
+		"no address in spec":             {spec: "x", invalid: `spec.loadBalancerIP: "x" is no address`},
+		"several addresses in spec":      {spec: "192.0.2.1,2001:db8::1", invalid: `spec.loadBalancerIP: "192.0.2.1,2001:db8::1" is no address`},
+		"the first fault of each kind":   {annotations: map[string]string{wish.AnnotationAddresses: "x,y", "metallb.io/loadBalancerIPs": "z"}, invalid: `ccm-baremetal.io/addresses: "x" is no address`},
+		"two of a family":                {annotations: map[string]string{wish.AnnotationAddresses: "192.0.2.1,192.0.2.2"}, invalid: "192.0.2.1 and 192.0.2.2 are of the same family"},
 		"neither true nor false":         {annotations: map[string]string{AnnotationIgnore: "maybe"}, invalid: `ccm-baremetal.io/ignore: "maybe" is neither true nor false`},
-		"all faults at once":             {annotations: map[string]string{AnnotationAddresses: "x", AnnotationIgnore: "y"}, invalid: `"x" is not an address; ccm-baremetal.io/ignore`},
+		"all faults at once":             {annotations: map[string]string{wish.AnnotationAddresses: "x", AnnotationIgnore: "y"}, invalid: `"x" is no address; ccm-baremetal.io/ignore`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.dialects == nil {
-				c.dialects = allDialects()
+				c.dialects = config.Dialects()
 			}
 			svc := lb("s", func(svc *v1.Service) { svc.Annotations, svc.Spec.LoadBalancerIP = c.annotations, c.spec })
 			got := request(svc, nil, c.dialects)
@@ -147,7 +146,7 @@ func TestWhoseServicesAreOurs(t *testing.T) {
 func TestUnknownAnnotationsAreThoseUnderOurPrefixOnly(t *testing.T) {
 	svc := lb("s", func(svc *v1.Service) {
 		svc.Annotations = map[string]string{
-			AnnotationPool: "a", AnnotationIgnore: "false", AnnotationAddresses: "", AnnotationSharingKey: "k",
+			wish.AnnotationPool: "a", AnnotationIgnore: "false", wish.AnnotationAddresses: "", wish.AnnotationSharingKey: "k",
 			"ccm-baremetal.io/pools": "", "ccm-baremetal.io/address": "", "example.com/pools": "", "xccm-baremetal.io/y": "",
 		}
 	})
@@ -155,24 +154,4 @@ func TestUnknownAnnotationsAreThoseUnderOurPrefixOnly(t *testing.T) {
 	if got := unknownAnnotations(svc); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-}
-
-func FuzzParseAddresses(f *testing.F) {
-	for _, seed := range []string{"", ",", "192.0.2.1", "192.0.2.1,2001:db8::1", "::ffff:192.0.2.1", "fe80::1%eth0", "0.0.0.0", "::ffff:0.0.0.0", "192.0.2.1,192.0.2.1"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		got, err := parseAddresses(text)
-		if err != nil && got != nil {
-			t.Fatalf("both %v and %v", got, err)
-		}
-		if len(got) > 2 || (len(got) == 2 && got[0].Is4() == got[1].Is4()) {
-			t.Fatalf("more than one address of a family: %v", got)
-		}
-		for _, a := range got {
-			if !a.IsValid() || a.Is4In6() || a.Zone() != "" || a.IsUnspecified() {
-				t.Fatalf("%v is no address for a service", a)
-			}
-		}
-	})
 }

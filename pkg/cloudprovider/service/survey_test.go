@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/wish"
 )
 
 // aged makes a Service one of that many hours.
@@ -33,7 +35,7 @@ func refusedWith(reason, message string) func(*v1.Service) {
 }
 
 func fromPool(names string) func(*v1.Service) {
-	return func(svc *v1.Service) { svc.Annotations = map[string]string{AnnotationPool: names} }
+	return func(svc *v1.Service) { svc.Annotations = map[string]string{wish.AnnotationPool: names} }
 }
 
 // surveyed is a cluster of these Services, two Nodes and an API server.

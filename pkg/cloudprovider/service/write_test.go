@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/rehearse"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/wish"
 )
 
 func TestB043ServiceChangedRightAfterCreationGetsItsAddress(t *testing.T) {
@@ -47,7 +48,7 @@ func TestConflictIsTriedAgainWithTheFreshService(t *testing.T) {
 	api.set(func(s *apiserver) {
 		s.onPatch = func(key string) error {
 			if key == "web/s" && once.CompareAndSwap(false, true) {
-				api.edit(t, key, func(svc *v1.Service) { svc.Annotations = map[string]string{AnnotationAddresses: "192.0.2.12"} })
+				api.edit(t, key, func(svc *v1.Service) { svc.Annotations = map[string]string{wish.AnnotationAddresses: "192.0.2.12"} })
 			}
 			return nil
 		}
