@@ -50,7 +50,7 @@ func (im *importer) nested(o *object, key string) *object {
 	if len(inner.objects) > 1 {
 		o.fault(key, "a second YAML document: the configuration is a single one")
 	}
-	return im.object(o.source, o.at(key).Path, inner.objects[0].node)
+	return o.inner(o.at(key).Path, inner.objects[0].node)
 }
 
 // bare reads what is no Kubernetes object: values of a chart, or the inner

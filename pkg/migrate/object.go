@@ -21,6 +21,7 @@ type object struct {
 	path   string
 	node   *yaml.Node
 	asked  map[string]bool
+	spare  bool // nothing of it goes into the document: what cannot be understood is a loss, no fault
 
 	// Of a Kubernetes object; empty inside of one.
 	group, kind, namespace, name string
@@ -29,9 +30,14 @@ type object struct {
 
 // object returns a mapping; nil, with a fault, if n is none.
 func (im *importer) object(source, path string, n *yaml.Node) *object {
+	return (&object{im: im, source: source}).inner(path, n)
+}
+
+// inner returns a mapping inside of o; nil, with a fault, if n is none.
+func (o *object) inner(path string, n *yaml.Node) *object {
 	n = resolved(n)
-	o := &object{im: im, source: source, path: path, node: n, asked: map[string]bool{}}
-	if n.Kind != yaml.MappingNode {
+	o = &object{im: o.im, source: o.source, path: path, node: n, asked: map[string]bool{}, spare: o.spare}
+	if n.Kind != yaml.MappingNode || isMark(n) {
 		o.fault("", "expected a mapping, got %s", describe(n))
 		return nil
 	}
@@ -86,11 +92,16 @@ func isText(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str"
 }
 
+// isMark tells whether n is what YAML makes of {{ ... }}.
+func isMark(n *yaml.Node) bool {
+	return n.Kind == yaml.MappingNode && len(n.Content) > 0 && n.Content[0].Kind == yaml.MappingNode
+}
+
 // describe says what stands there, to follow "got". It quotes no text, which
 // may be a password.
 func describe(n *yaml.Node) string {
 	switch {
-	case n.Kind == yaml.MappingNode && len(n.Content) > 0 && n.Content[0].Kind == yaml.MappingNode:
+	case isMark(n):
 		return "the mark of a template that was not filled in, {{ ... }}"
 	case n.Kind == yaml.MappingNode:
 		return "a mapping"
@@ -153,9 +164,16 @@ func (o *object) remark(key, format string, args ...any) Remark {
 	return r
 }
 
-func (o *object) fault(key, format string, args ...any) { o.im.fault(o.remark(key, format, args...)) }
-func (o *object) lose(key, format string, args ...any)  { o.im.lose(o.remark(key, format, args...)) }
-func (o *object) note(key, format string, args ...any)  { o.im.note(o.remark(key, format, args...)) }
+func (o *object) lose(key, format string, args ...any) { o.im.lose(o.remark(key, format, args...)) }
+func (o *object) note(key, format string, args ...any) { o.im.note(o.remark(key, format, args...)) }
+
+func (o *object) fault(key, format string, args ...any) {
+	if o.spare {
+		o.lose(key, format, args...)
+		return
+	}
+	o.im.fault(o.remark(key, format, args...))
+}
 
 // drop reports keys that have a value as losses, all for one reason.
 func (o *object) drop(why string, keys ...string) {
@@ -248,7 +266,7 @@ func (o *object) object(key string) *object {
 	if n == nil {
 		return nil
 	}
-	return o.im.object(o.source, o.at(key).Path, n)
+	return o.inner(o.at(key).Path, n)
 }
 
 // part returns the mapping under a key, an empty one if there is none.
@@ -256,7 +274,7 @@ func (o *object) part(key string) *object {
 	if m := o.object(key); m != nil {
 		return m
 	}
-	return o.im.object(o.source, o.at(key).Path, &yaml.Node{Kind: yaml.MappingNode})
+	return o.inner(o.at(key).Path, &yaml.Node{Kind: yaml.MappingNode})
 }
 
 // sequence returns the items of a list and their paths below o.
@@ -300,7 +318,7 @@ func (o *object) items(key string) []*object {
 	nodes, paths := o.sequence(key)
 	var out []*object
 	for i, n := range nodes {
-		if item := o.im.object(o.source, o.at(paths[i]).Path, n); item != nil {
+		if item := o.inner(o.at(paths[i]).Path, n); item != nil {
 			out = append(out, item)
 		}
 	}

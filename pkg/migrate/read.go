@@ -64,6 +64,7 @@ func (im *importer) add(source string, n *yaml.Node, depth int) {
 	o.kind = o.text("kind")
 	apiVersion := o.text("apiVersion")
 	o.group, _, _ = strings.Cut(apiVersion, "/")
+	o.spare = o.group == "v1" && o.kind == "Service"
 	if strings.HasSuffix(o.kind, "List") && depth < deepest {
 		o.skip("metadata")
 		for _, item := range o.items("items") {
