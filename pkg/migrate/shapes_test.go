@@ -114,3 +114,29 @@ spec: {interfaces: [eth0]}
 		t.Errorf("remarks %v, %v", r.Losses, r.Notes)
 	}
 }
+
+// Aliases are followed. Those by which a few bytes stand for millions of values,
+// or for something without end, are refused before that.
+func TestAliasesThatStandForTooMuchAreRefused(t *testing.T) {
+	shared := imports(t, "address-pools:\n- {name: a, protocol: layer2, addresses: [192.0.2.0/29]}\n- {name: b, protocol: layer2, addresses: [192.0.2.8/29]}\n"+
+		"peers:\n- {peer-address: 198.51.100.1, peer-asn: 1, my-asn: 2, node-selectors: &rack [{match-labels: {rack: a}}]}\n- {peer-address: 198.51.100.2, peer-asn: 1, my-asn: 2, node-selectors: *rack}\n")
+	if text := string(shared.Document); strings.Count(text, "nodeSelector: [rack=a]") != 2 {
+		t.Errorf("the document is\n%s", text)
+	}
+	levels := "l0: &l0 {kind: Pod}\n"
+	for i := range 8 {
+		levels += fmt.Sprintf("l%d: &l%d {kind: List, items: [%s*l%d]}\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*l%d, ", i), 11), i)
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"a list in itself":    {"&a {kind: List, items: [*a, *a, *a, *a, *a, *a, *a, *a]}", "line 1: the alias *a stands for something that it is a part of"},
+		"in a part of itself": {"address-pools: &a\n- addresses: *a\n", "line 2: the alias *a stands for something that it is a part of"},
+		"lists of lists":      {levels + "kind: List\nitems: [*l8]\n", "stand for more than 100000 values"},
+		"in a ConfigMap":      {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: config}\ndata: {config: '&a {address-pools: *a}'}\n", "data.config: line 1: the alias *a stands"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Import([]Source{{Name: "f", Text: []byte(c.text)}}); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
