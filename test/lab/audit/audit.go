@@ -166,6 +166,9 @@ func (l Log) Writes() Log {
 // Forbidden returns the requests that were refused for want of a right.
 func (l Log) Forbidden() Log { return l.Where(func(e Event) bool { return e.Denied }) }
 
+// Succeeded returns the requests that were fulfilled.
+func (l Log) Succeeded() Log { return l.Where(func(e Event) bool { return e.Code/100 == 2 }) }
+
 // object names what a request is about.
 func (e Event) object() string {
 	switch {

@@ -53,6 +53,7 @@ func TestFilters(t *testing.T) {
 		"writes of the account":            {log.User("kube-system/ccm").Writes().On("services/status"), 1},
 		"a resource without its parts":     {log.On("services"), 1},
 		"forbidden":                        {log.Forbidden(), 1},
+		"fulfilled":                        {log.Succeeded(), 4},
 		"by the beginning of their agents": {log.Agent("ccm/"), 2},
 		"by verb":                          {log.Verb("watch", "list"), 2},
 		"by user":                          {log.User("admin"), 1},

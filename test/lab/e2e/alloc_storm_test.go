@@ -169,7 +169,7 @@ func TestThousandServicesAtOnce(t *testing.T) {
 	}
 	log, err := cluster.Audit(mark)
 	must(t, err)
-	if patches := log.User("kube-system/ccm-baremetal").On("services/status").Writes().Where(succeeded); len(patches) != n {
+	if patches := log.User("kube-system/ccm-baremetal").On("services/status").Writes().Succeeded(); len(patches) != n {
 		t.Errorf("%d writes of services/status for %d Services:\n%s", len(patches), n, patches)
 	}
 	t.Run("LeaderKilledInTheMiddle", leaderKilledInTheMiddle)

@@ -269,7 +269,7 @@ func distinct(t *testing.T, found map[string]string, n int) {
 // the same moment, and then the CCM looks again.
 func serviceWrites(t *testing.T, since time.Time) int {
 	t.Helper()
-	return len(serviceAttempts(t, since).Where(succeeded))
+	return len(serviceAttempts(t, since).Succeeded())
 }
 
 // serviceAttempts returns these writes, and those that were refused.
@@ -279,9 +279,6 @@ func serviceAttempts(t *testing.T, since time.Time) audit.Log {
 	must(t, err)
 	return log.User("kube-system/ccm-baremetal").Writes().Where(func(e audit.Event) bool { return e.Resource == "services" })
 }
-
-// succeeded tells whether a request was fulfilled.
-func succeeded(e audit.Event) bool { return e.Code/100 == 2 }
 
 // unanswered returns the questions for an address since a time that had no
 // answer. A machine that is busy takes its time to answer, and the observer to

@@ -117,7 +117,7 @@ func TestTwoHundredServicesAtOnce(t *testing.T) {
 
 	log, err := cluster.Audit(mark)
 	must(t, err)
-	patches := log.User("kube-system/ccm-baremetal").On("services/status").Verb("patch").Where(succeeded)
+	patches := log.User("kube-system/ccm-baremetal").On("services/status").Verb("patch").Succeeded()
 	if len(patches) != n {
 		t.Errorf("%d patches of services/status for %d Services", len(patches), n)
 	}
