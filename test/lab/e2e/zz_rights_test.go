@@ -2,10 +2,7 @@ package e2e
 
 import (
 	"flag"
-	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,7 +28,7 @@ func TestRightsAreExactlyThoseThatAreUsed(t *testing.T) {
 			t.Errorf("%s was refused:\n%s", account, refused)
 		}
 		for _, right := range granted {
-			if len(mine.Where(right.covers)) == 0 {
+			if len(mine.Where(right.Covers)) == 0 {
 				t.Errorf("%s never used its right to %s", account, right)
 			}
 		}
@@ -41,48 +38,15 @@ func TestRightsAreExactlyThoseThatAreUsed(t *testing.T) {
 // beyond picks the requests for resources that no right covers, down to namespace
 // and name. The others were refused by an API server that had just started: for a
 // moment it refuses what it grants, and its health, which everybody may ask for.
-func beyond(granted []right) func(audit.Event) bool {
+func beyond(granted []audit.Right) func(audit.Event) bool {
 	return func(e audit.Event) bool {
-		return e.Resource != "" && !slices.ContainsFunc(granted, func(r right) bool { return r.covers(e) })
+		return e.Resource != "" && !slices.ContainsFunc(granted, func(r audit.Right) bool { return r.Covers(e) })
 	}
-}
-
-// A right is one verb on one resource, as a rule of a role grants it.
-type right struct {
-	namespace, group, resource, verb string
-	names                            []string
-}
-
-func (r right) String() string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s %s", r.verb, r.resource, strings.Join(r.names, ", ")))
-}
-
-func (r right) covers(e audit.Event) bool {
-	object := e.Resource
-	if e.Subresource != "" {
-		object += "/" + e.Subresource
-	}
-	if r.namespace != "" && e.Namespace != r.namespace {
-		return false
-	}
-	named := len(r.names) == 0 || slices.Contains(r.names, e.Name)
-	does := e.Verb == r.verb || r.verb == "list" && lists(e) || r.verb == "create" && applies(e)
-	return named && e.Group == r.group && object == r.resource && does
-}
-
-// applies tells whether a patch has made the object: server-side apply needs
-// the right to create then.
-func applies(e audit.Event) bool { return e.Verb == "patch" && e.Code == http.StatusCreated }
-
-// lists tells whether a watch begins with a list. API servers before 1.34 do
-// not offer that, and are asked for a list.
-func lists(e audit.Event) bool {
-	return e.Verb == "watch" && strings.Contains(e.URI, "sendInitialEvents=true")
 }
 
 // rights returns what the manifests grant to an account: those that every
 // installation has, and those that tests have applied for what they are about.
-func rights(t *testing.T, account string) []right {
+func rights(t *testing.T, account string) []audit.Right {
 	t.Helper()
 	client := cluster.Client().RbacV1()
 	everywhere, err := client.ClusterRoleBindings().List(bounded(t), metav1.ListOptions{})
@@ -92,19 +56,19 @@ func rights(t *testing.T, account string) []right {
 	mine := func(s rbacv1.Subject) bool {
 		return s.Kind == rbacv1.ServiceAccountKind && s.Namespace == product.Namespace && s.Name == account
 	}
-	var all []right
+	var all []audit.Right
 	for _, b := range everywhere.Items {
 		if slices.ContainsFunc(b.Subjects, mine) {
 			role, err := client.ClusterRoles().Get(bounded(t), b.RoleRef.Name, metav1.GetOptions{})
 			must(t, err)
-			all = append(all, ofRules("", role.Rules)...)
+			all = append(all, audit.Rights("", role.Rules)...)
 		}
 	}
 	for _, b := range within.Items {
 		if b.RoleRef.Kind == "Role" && slices.ContainsFunc(b.Subjects, mine) {
 			role, err := client.Roles(b.Namespace).Get(bounded(t), b.RoleRef.Name, metav1.GetOptions{})
 			must(t, err)
-			all = append(all, ofRules(b.Namespace, role.Rules)...)
+			all = append(all, audit.Rights(b.Namespace, role.Rules)...)
 		}
 	}
 	return all
@@ -117,30 +81,16 @@ func TestRightsOfAllManifestsWereGranted(t *testing.T) {
 		t.Skip("with -run, the tests that apply them may not have run")
 	}
 	all := append(rights(t, product.CCM), rights(t, product.Announcer)...)
-	for _, want := range []right{
-		{group: "", resource: "nodes", verb: "delete"},
-		{namespace: product.Namespace, resource: "secrets", verb: "get", names: []string{managementSecret}},
-		{namespace: frrK8s, group: "frrk8s.metallb.io", resource: "frrconfigurations", verb: "patch"},
-		{namespace: hostNamespace, group: "metal3.io", resource: "baremetalhosts", verb: "watch"},
+	for _, want := range []audit.Right{
+		{Group: "", Resource: "nodes", Verb: "delete"},
+		{Namespace: product.Namespace, Resource: "secrets", Verb: "get", Names: []string{managementSecret}},
+		{Namespace: frrK8s, Group: "frrk8s.metallb.io", Resource: "frrconfigurations", Verb: "patch"},
+		{Namespace: hostNamespace, Group: "metal3.io", Resource: "baremetalhosts", Verb: "watch"},
 	} {
-		if !slices.ContainsFunc(all, func(r right) bool {
-			return r.String() == want.String() && r.namespace == want.namespace && r.group == want.group
+		if !slices.ContainsFunc(all, func(r audit.Right) bool {
+			return r.Namespace == want.Namespace && r.String() == want.String()
 		}) {
 			t.Errorf("not granted: %s", want)
 		}
 	}
-}
-
-func ofRules(namespace string, rules []rbacv1.PolicyRule) []right {
-	var all []right
-	for _, rule := range rules {
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				for _, verb := range rule.Verbs {
-					all = append(all, right{namespace, group, resource, verb, rule.ResourceNames})
-				}
-			}
-		}
-	}
-	return all
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,18 +20,22 @@ import (
 	"github.com/ccm-baremetal/ccm-baremetal/test/lab/product"
 )
 
-// A right is one verb on one resource, as a rule of a manifest gives it. To list and
-// to watch is one: who may watch gets the list by it, and to list alone is of no use.
+// A right is one of a program's manifest. To list and to watch is one: who may watch
+// gets the list by it, and to list alone is of no use.
 type right struct {
-	within                bool // the program's own namespace
-	group, resource, verb string
-	rule                  rbacv1.PolicyRule
-
+	audit.Right
 	taken       bool
 	given, used time.Time // since it was taken; zero: not yet
 }
 
-func (r *right) String() string { return strings.TrimSuffix(r.verb+" "+r.resource+"."+r.group, ".") }
+// rule grants the right.
+func (r *right) rule() rbacv1.PolicyRule {
+	rule := r.Rule()
+	if r.Verb == "watch" {
+		rule.Verbs = []string{"list", "watch"}
+	}
+	return rule
+}
 
 // confined is a program whose account has no rights but those that are left to it.
 type confined struct {
@@ -64,25 +67,15 @@ func confine(t *testing.T, name string) *confined {
 	expect.Must(t, err)
 	return &confined{
 		name: name, proxy: proxy, kubeconfig: kubeconfig,
-		rights: slices.Concat(rightsOf(everywhere.Rules, false), rightsOf(within.Rules, true)),
+		rights: slices.Concat(rightsOf("", everywhere.Rules), rightsOf(product.Namespace, within.Rules)),
 	}
 }
 
-func rightsOf(rules []rbacv1.PolicyRule, within bool) []*right {
+func rightsOf(namespace string, rules []rbacv1.PolicyRule) []*right {
 	var out []*right
-	for _, rule := range rules {
-		for _, resource := range rule.Resources {
-			for _, verb := range rule.Verbs {
-				one := rule
-				one.Resources, one.Verbs = []string{resource}, []string{verb}
-				switch verb {
-				case "list":
-					continue
-				case "watch":
-					one.Verbs = []string{"list", "watch"}
-				}
-				out = append(out, &right{within: within, group: rule.APIGroups[0], resource: resource, verb: verb, rule: one})
-			}
+	for _, r := range audit.Rights(namespace, rules) {
+		if r.Verb != "list" {
+			out = append(out, &right{Right: r})
 		}
 	}
 	return out
@@ -115,11 +108,11 @@ func (c *confined) start(t *testing.T, former *lab.Process, start func() (*lab.P
 // grant makes the roles hold the rights that are not missing.
 func (c *confined) grant(t *testing.T) {
 	t.Helper()
-	rules := func(within bool) []byte {
+	rules := func(namespace string) []byte {
 		left := []rbacv1.PolicyRule{}
 		for _, r := range c.rights {
-			if r.within == within && (!r.taken || !r.given.IsZero()) {
-				left = append(left, r.rule)
+			if r.Namespace == namespace && (!r.taken || !r.given.IsZero()) {
+				left = append(left, r.rule())
 			}
 		}
 		patch, err := json.Marshal(map[string]any{"rules": left})
@@ -127,9 +120,9 @@ func (c *confined) grant(t *testing.T) {
 		return patch
 	}
 	client := cluster.Client().RbacV1()
-	_, err := client.ClusterRoles().Patch(expect.Bounded(t), c.name, types.MergePatchType, rules(false), metav1.PatchOptions{})
+	_, err := client.ClusterRoles().Patch(expect.Bounded(t), c.name, types.MergePatchType, rules(""), metav1.PatchOptions{})
 	expect.Must(t, err)
-	_, err = client.Roles(product.Namespace).Patch(expect.Bounded(t), c.name, types.MergePatchType, rules(true), metav1.PatchOptions{})
+	_, err = client.Roles(product.Namespace).Patch(expect.Bounded(t), c.name, types.MergePatchType, rules(product.Namespace), metav1.PatchOptions{})
 	expect.Must(t, err)
 }
 
@@ -144,7 +137,7 @@ func (c *confined) learn(t *testing.T) error {
 	}
 	named, news := c.named(), false
 	for _, r := range c.rights {
-		if r.taken && r.given.IsZero() && named[r.String()] {
+		if r.taken && r.given.IsZero() && named[r.Kind()] {
 			r.given, news = time.Now(), true
 		}
 	}
@@ -172,11 +165,11 @@ func (c *confined) named() map[string]bool {
 	out := map[string]bool{}
 	for _, run := range c.runs {
 		for _, m := range refusal.FindAllStringSubmatch(run.Log()[run.mark:], -1) {
-			r := right{verb: m[1], resource: m[2], group: m[3]}
-			if r.verb == "list" {
-				r.verb = "watch"
+			r := audit.Right{Verb: m[1], Resource: m[2], Group: m[3]}
+			if r.Verb == "list" {
+				r.Verb = "watch"
 			}
-			out[r.String()] = true
+			out[r.Kind()] = true
 		}
 	}
 	return out
@@ -187,8 +180,8 @@ func (c *confined) unnamed() []string {
 	named := c.named()
 	var out []string
 	for _, r := range c.rights {
-		if r.taken && !named[r.String()] {
-			out = append(out, r.String())
+		if r.taken && !named[r.Kind()] {
+			out = append(out, r.Kind())
 		}
 	}
 	return out
@@ -199,7 +192,7 @@ func (c *confined) unfounded() []string {
 	named := c.named()
 	for _, r := range c.rights {
 		if r.taken {
-			delete(named, r.String())
+			delete(named, r.Kind())
 		}
 	}
 	return slices.Sorted(maps.Keys(named))
@@ -219,20 +212,13 @@ func (c *confined) noteUses(t *testing.T) {
 	}
 	log, err := cluster.Audit(since)
 	expect.Must(t, err)
-	for _, e := range log.User(product.Namespace + "/" + c.name) {
+	for _, e := range log.User(product.Namespace + "/" + c.name).Succeeded() {
 		for _, r := range c.rights {
-			if r.taken && r.used.IsZero() && !r.given.IsZero() && e.Time.After(r.given) && r.covers(e) {
+			if r.taken && r.used.IsZero() && !r.given.IsZero() && e.Time.After(r.given) && r.Covers(e) {
 				r.used = e.Time
 			}
 		}
 	}
-}
-
-// covers tells whether a request succeeded by the right.
-func (r *right) covers(e audit.Event) bool {
-	object := strings.TrimSuffix(e.Resource+"/"+e.Subresource, "/")
-	return e.Code/100 == 2 && e.Group == r.group && object == r.resource && e.Verb == r.verb &&
-		(len(r.rule.ResourceNames) == 0 || slices.Contains(r.rule.ResourceNames, e.Name))
 }
 
 // report logs how long each right took.

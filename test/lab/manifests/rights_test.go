@@ -45,7 +45,7 @@ func TestB168RightsThatAreTakenAwayAreNamedAndUsedOnceTheyAreBack(t *testing.T) 
 	s.announcer.proxy.Break()
 	s.recovers(t, "from the loss of rights")
 
-	s.ccm.take(t, func(r *right) bool { return r.resource == "leases" && r.verb == "update" })
+	s.ccm.take(t, func(r *right) bool { return r.Resource == "leases" && r.Verb == "update" })
 	if err := s.ccm.runs[0].Wait(expect.Bounded(t)); s.ccm.runs[0].Running() {
 		t.Errorf("the controller goes on without the right to renew its Lease: %v", err)
 	}
@@ -68,8 +68,8 @@ func all(*right) bool { return true }
 // those to make what is there by now, to learn which cluster this is, and, with an
 // end of its own, to lead.
 func whileRunning(r *right) bool {
-	made := r.verb == "create" && (r.resource == "configmaps" || r.resource == "secrets")
-	return !made && r.resource != "leases" && !(r.verb == "get" && r.resource == "namespaces")
+	made := r.Verb == "create" && (r.Resource == "configmaps" || r.Resource == "secrets")
+	return !made && r.Resource != "leases" && !(r.Verb == "get" && r.Resource == "namespaces")
 }
 
 // stage is an installation of a controller and an announcer on each node, both
