@@ -48,17 +48,27 @@ func (p *peer) connect() error {
 	if err == nil {
 		stopWatching() // from here on the session takes leave by itself
 		err = s.serve()
-		kept := time.Now()
-		if s.t.restart && !errors.Is(err, errFarewell) {
-			kept = kept.Add(p.config.GracefulRestart)
+		restart := p.config.GracefulRestart
+		if !s.t.restart || errors.Is(err, errFarewell) {
+			restart = 0
 		}
-		p.ended(kept)
+		p.ended(keptUntil(time.Now(), restart, s.patience()))
 	}
 	if p.leftBeforeUp(ctx) {
 		return errFarewell
 	}
 	s.report(err)
 	return err
+}
+
+// keptUntil returns until when a router may keep our routes after a session is
+// down for us. It counts the time of a restart, 0 for none, from when it has
+// noticed itself: where a link was cut, up to its hold time after us.
+func keptUntil(down time.Time, restart, hold time.Duration) time.Time {
+	if restart == 0 {
+		return down
+	}
+	return down.Add(hold + restart)
 }
 
 // begin lets end cut an attempt short.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // lose brings a session up, keeps it for longer than what an announcer before
@@ -23,9 +24,14 @@ func lose(t *testing.T, s *bgp.Speaker, ends <-chan *far) plan.Peering {
 	t.Helper()
 	w := peering("r1", "192.0.2.1", keptFor(2*time.Minute), "198.51.100.1/32")
 	w.Peer.ConnectTime = 30 * time.Second
+	loseFrom(s, ends, w, graceful())
+	return w
+}
+
+func loseFrom(s *bgp.Speaker, ends <-chan *far, w plan.Peering, open []byte) {
 	s.Set([]plan.Peering{w})
 	f := <-ends
-	f.answer(graceful())
+	f.answer(open)
 	go io.Copy(io.Discard, f)
 	for range 60 {
 		time.Sleep(3 * time.Second)
@@ -33,7 +39,58 @@ func lose(t *testing.T, s *bgp.Speaker, ends <-chan *far) plan.Peering {
 	}
 	f.Close()
 	synctest.Wait()
-	return w
+}
+
+// attempts hangs up on each attempt to connect, and returns how long after now
+// the last one was.
+func attempts(ends <-chan *far) time.Duration {
+	began, last := time.Now(), time.Duration(0)
+	for {
+		select {
+		case f := <-ends:
+			last = time.Since(began)
+			f.Close()
+		case <-time.After(time.Hour):
+			return last
+		}
+	}
+}
+
+// A router counts from when it notices, and where a link was cut that is up to
+// its hold time after us.
+func TestLeaveIsTriedForAsLongAsRoutersThatNoticeLastKeepRoutes(t *testing.T) {
+	const restart = 30 * time.Second
+	patient := func(p *config.Peer) { p.GracefulRestart, p.HoldTime = restart, 90*time.Second }
+	judge := func(t *testing.T, last, hold time.Duration) {
+		t.Helper()
+		if want := hold + restart; last > want || last < want-2*time.Second {
+			t.Errorf("the last attempt was after %s, want up to %s", last, want)
+		}
+	}
+	for name, c := range map[string]struct {
+		offered uint8
+		hold    time.Duration
+	}{
+		"the router's hold time": {30, 30 * time.Second},
+		"ours":                   {180, 90 * time.Second},
+		"none":                   {0, 90 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+				loseFrom(s, ends, peering("r1", "192.0.2.1", patient, "198.51.100.1/32"), gracefulWith(c.offered))
+				s.Set(nil)
+				judge(t, attempts(ends), c.hold)
+			})
+		})
+	}
+	t.Run("of an announcer before", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
+			w := peering("r1", "192.0.2.1", patient, "198.51.100.1/32")
+			w.Leaving = plan.Draining
+			s.Set([]plan.Peering{w})
+			judge(t, attempts(ends), 90*time.Second)
+		})
+	})
 }
 
 // The router keeps routes of a peer that goes while the session is down, as
@@ -60,7 +117,7 @@ func TestRemovedPeerIsForgottenWhenItsRouterKeepsNothingAnyMore(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *bgp.Speaker, ends <-chan *far) {
 		lose(t, s, ends)
 		s.Set(nil)
-		time.Sleep(4 * time.Minute) // two, and an attempt that nobody answers
+		time.Sleep(4 * time.Minute) // two, the hold time, and an attempt that nobody answers
 		before := len(ends)
 		time.Sleep(time.Hour)
 		if all := s.Sessions(); len(all) != 0 || len(ends) != before || before == 0 {

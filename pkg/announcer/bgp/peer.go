@@ -57,7 +57,7 @@ func newPeer(o Options, w plan.Peering) *peer {
 	p := &peer{
 		o: o, config: w.Peer, ctx: ctx, cancel: cancel, want: w, fresh: true,
 		done: make(chan struct{}), kick: make(chan struct{}, 1),
-		kept: time.Now().Add(w.Peer.GracefulRestart), // of an announcer before this one
+		kept: keptUntil(time.Now(), w.Peer.GracefulRestart, w.Peer.HoldTime), // of an announcer before this one
 	}
 	p.state = Session{
 		Peer: w.Peer.Name, Address: w.Peer.Address, Port: w.Peer.Port, LocalASN: w.Peer.LocalASN,

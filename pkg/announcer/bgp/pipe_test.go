@@ -117,8 +117,10 @@ func inBubble(t *testing.T, test func(t *testing.T, s *bgp.Speaker, ends <-chan 
 }
 
 // graceful is the OPEN of a router that keeps routes over a restart.
-func graceful() []byte {
-	return opening(90, 2, 10, 65, 4, 0, 0, 64501>>8, 64501&0xff, 64, 2, 0, 120)
+func graceful() []byte { return gracefulWith(90) }
+
+func gracefulWith(hold uint8) []byte {
+	return opening(hold, 2, 10, 65, 4, 0, 0, 64501>>8, 64501&0xff, 64, 2, 0, 120)
 }
 
 func keptFor(d time.Duration) func(*config.Peer) {

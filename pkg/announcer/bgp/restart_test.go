@@ -103,7 +103,7 @@ func TestDrainLeavesRoutersAloneThatKeepNothing(t *testing.T) {
 			w := draining(2 * time.Minute)
 			w.Peer.ConnectTime = 30 * time.Second
 			s.Set([]plan.Peering{w})
-			time.Sleep(3 * time.Minute) // without an answer
+			time.Sleep(4 * time.Minute) // two, the hold time, and an attempt that nobody answers
 			if got := s.Sessions()[0]; got.State != bgp.Left {
 				t.Errorf("got %s because of %q", got.State, got.Why)
 			}

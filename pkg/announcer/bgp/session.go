@@ -299,17 +299,23 @@ func (s *session) keepalive() error {
 // gone. An error says that there must be none: the reader cuts short what is
 // being sent when it ends, but not what begins later.
 func (s *session) limit() error {
-	within := s.t.hold
-	if within == 0 {
-		within = s.p.config.HoldTime
-	}
-	_ = s.via.SetWriteDeadline(time.Now().Add(within)) // fails on a closed connection, and so does the write
+	_ = s.via.SetWriteDeadline(time.Now().Add(s.patience())) // fails on a closed connection, and so does the write
 	select {
 	case <-s.ended:
 		return s.broke
 	default:
 		return nil
 	}
+}
+
+// patience is for how long a side that is not heard counts as there. A router
+// that asks for no signs of life says nothing of it: then it is what we would
+// have agreed to.
+func (s *session) patience() time.Duration {
+	if s.t.hold == 0 {
+		return s.p.config.HoldTime
+	}
+	return s.t.hold
 }
 
 // difference returns the prefixes that are in before only, and the routes of
