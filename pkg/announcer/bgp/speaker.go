@@ -63,23 +63,37 @@ func (s *Speaker) Set(want []plan.Peering) {
 	if s.left {
 		return
 	}
-	wanted := map[string]plan.Peering{}
+	begin := map[string]plan.Peering{}
 	for _, w := range want {
-		wanted[w.Peer.Name] = w
+		begin[w.Peer.Name] = w
 	}
+	var over []*peer
 	for name, p := range s.peers {
-		if w, ok := wanted[name]; ok && roster.SameSession(p.config, w.Peer) {
+		if w, ok := begin[name]; ok && roster.SameSession(p.config, w.Peer) {
 			p.set(w)
+			delete(begin, name)
 			continue
 		}
 		delete(s.peers, name)
-		s.retire(p)
+		over = append(over, p)
 	}
-	for name, w := range wanted {
-		if s.peers[name] == nil {
-			s.peers[name] = s.start(w)
+	for _, p := range over {
+		s.retire(p, howToEnd(p, begin))
+	}
+	for name, w := range begin {
+		s.peers[name] = s.start(w)
+	}
+}
+
+// howToEnd says how a session ends, given those that begin. One that another
+// follows must not be told first that it is removed: it would connect once more.
+func howToEnd(p *peer, begin map[string]plan.Peering) ending {
+	for _, w := range begin {
+		if w.Peer.Address == p.router() {
+			return replaced
 		}
 	}
+	return removed
 }
 
 // start makes a session. If an earlier one with the same router is still
@@ -125,9 +139,9 @@ func (s *Speaker) Yield(others []plan.Peering) {
 
 // retire takes leave of a router that is not wanted any more, or not in that
 // way.
-func (s *Speaker) retire(p *peer) {
+func (s *Speaker) retire(p *peer, how ending) {
 	s.gone[p] = true
-	p.end(removed)
+	p.end(how)
 	go func() {
 		<-p.done
 		s.mu.Lock()
