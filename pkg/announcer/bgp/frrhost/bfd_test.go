@@ -1,16 +1,19 @@
 package frrhost_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/bgp"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/announcer/plan"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
 // mute drops all that a host sends, without its peers' links going down.
@@ -72,5 +75,76 @@ func TestRouterLeavesADeadNodeByBFD(t *testing.T) {
 	}
 	if got := tor.vtysh("show bfd peers"); !strings.Contains(got, "Status: down") {
 		t.Errorf("not for BFD:\n%s", got)
+	}
+}
+
+// bfdPeer is what FRR has for one router. Times are in milliseconds.
+type bfdPeer struct {
+	Peer     string
+	Status   string
+	Multiply int  `json:"detect-multiplier"`
+	Receive  int  `json:"receive-interval"`
+	Transmit int  `json:"transmit-interval"`
+	EchoIn   int  `json:"echo-receive-interval"`
+	EchoOut  int  `json:"echo-transmit-interval"`
+	Passive  bool `json:"passive-mode"`
+
+	RemoteMultiply int `json:"remote-detect-multiplier"`
+}
+
+// bfdPeer returns the only session of BFD there is.
+func (h *host) bfdPeer() (bfdPeer, error) {
+	text := h.vtysh("show bfd peers json")
+	var all []bfdPeer
+	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) != 1 {
+		return bfdPeer{}, fmt.Errorf("%d sessions (%v) in %s", len(all), err, text)
+	}
+	return all[0], nil
+}
+
+// What a profile says is what the session with a router has, and not only what
+// FRR has written down; writing it again changes nothing.
+func TestFRRHasEveryParameterOfABFDProfile(t *testing.T) {
+	t.Parallel()
+	node, tor := newHost(t, "n"), newHost(t, "t")
+	cable(node, tor, "eth0", "192.0.2.", "2001:db8::")
+	tor.frr(torConfiguration)
+	node.frr("")
+	node.reloader()
+	s, _ := node.speaker()
+	external, _ := peers()
+	external.BFD = &config.BFDProfile{
+		Name: "all", ReceiveInterval: 400 * time.Millisecond, TransmitInterval: 500 * time.Millisecond, DetectMultiplier: 7,
+		EchoMode: true, EchoInterval: 600 * time.Millisecond, PassiveMode: true, MinimumTTL: 250,
+	}
+	s.Set([]plan.Peering{{Peer: external, Routes: routes("203.0.113.1/32"), Pause: time.Second}})
+	want := bfdPeer{Peer: "192.0.2.1", Status: "up", Multiply: 7, Receive: 400, Transmit: 500, EchoIn: 600, EchoOut: 600, Passive: true, RemoteMultiply: 3}
+	node.eventually(func() error {
+		if got, err := node.bfdPeer(); err != nil || got != want {
+			return fmt.Errorf("got %+v, want %+v (%v) of\n%s", got, want, err, node.vtysh("show bfd peers json"))
+		}
+		return nil
+	})
+	before := node.vtysh("show running-config")
+	for _, line := range []string{
+		"profile all", "detect-multiplier 7", "receive-interval 400", "transmit-interval 500", "echo-mode", "echo receive-interval 600", "echo transmit-interval 600",
+		"passive-mode", "minimum-ttl 250", "neighbor 192.0.2.1 bfd profile all",
+	} {
+		if !strings.Contains(before, " "+line+"\n") {
+			t.Errorf("no %q in\n%s", line, before)
+		}
+	}
+
+	s.Close()
+	text, err := os.ReadFile(filepath.Join(node.dir, "frr.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.give(append(text, "! again\n"...))
+	if after := node.vtysh("show running-config"); before != after {
+		t.Errorf("FRR has been changed by what it had: before\n%s\nafter\n%s", before, after)
+	}
+	if got, err := node.bfdPeer(); err != nil || got != want {
+		t.Errorf("after that %+v, want %+v (%v)", got, want, err)
 	}
 }
