@@ -153,6 +153,7 @@ type rig struct {
 	world *world
 	wire  *wire
 	route *routers
+	other Router // instead of route, if any
 	end   context.CancelFunc
 	done  chan error
 
@@ -230,8 +231,12 @@ func (r *routers) told() string {
 func (r *rig) start(t *testing.T, more ...Speaker) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r.end = cancel
+	router := r.other
+	if router == nil {
+		router = r.route
+	}
 	r.Announcer = New(Options{
-		Source: r.world, Speakers: append(more, r.wire), Router: r.route, Publish: r.publish, Observe: r.observe,
+		Source: r.world, Speakers: append(more, r.wire), Router: router, Publish: r.publish, Observe: r.observe,
 		Log: slog.New(slog.NewTextHandler(lockedWriter{r}, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
 	})
 	go func() { r.done <- r.Run(ctx) }()
