@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
@@ -127,6 +128,21 @@ func TestOnlyHealthAndMetricsOfTheCCMAreReachable(t *testing.T) {
 		tcp := corev1.ProtocolTCP
 		if want := []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &port}}; !reflect.DeepEqual(spec.Ingress[0].Ports, want) {
 			t.Errorf("%s lets in to %+v, want %s alone", overlay, spec.Ingress[0].Ports, port.String())
+		}
+	}
+}
+
+// Two pods of the CCM want the same port of a host, so one has to go before another
+// can come where every host has one: else a roll-out on one or two nodes never ends.
+func TestRollOutOfTheCCMNeedsNoFurtherNode(t *testing.T) {
+	for what, all := range map[string]map[string]map[string]any{
+		"manifests/base": kustomized(t, "base"),
+		"the chart":      charted(t, "kube-system", "ccm: {replicas: 1}"),
+	} {
+		spec := all["Deployment kube-system/ccm-baremetal"]["spec"].(map[string]any)
+		strategy := must[[]byte](t)(json.Marshal(spec["strategy"]))
+		if want := `{"rollingUpdate":{"maxSurge":0,"maxUnavailable":1}}`; string(strategy) != want {
+			t.Errorf("%s: the strategy is %s, want %s", what, strategy, want)
 		}
 	}
 }
