@@ -15,7 +15,7 @@ help: ## Show this list
 
 .PHONY: demo
 demo: ## Show the product on a real control plane, in network namespaces (root, about two minutes after the first build)
-	@scripts/need
+	@scripts/need demo
 	@echo "==> building the demo (the first time, this compiles client-go: about two minutes)"
 	@cd test/lab && CGO_ENABLED=0 go run ./cmd/demo
 
