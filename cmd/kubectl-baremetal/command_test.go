@@ -316,7 +316,7 @@ func TestDumpHasEverythingButSecrets(t *testing.T) {
 	for name, want := range map[string]string{
 		"doctor.json": `"verdict": "fail"`, "plans/n2.json": `"Verdicts"`, "services.json": "192.0.2.101", "nodes.json": "n3",
 		"configmap-ccm-baremetal.json": "192.0.2.100-192.0.2.103", "secrets.json": "ccm-baremetal-gossip", "daemonset.json": maskedAs,
-		"logs/a-n2-announcer.log": "msg=started", "errors.txt": "deployment.json",
+		"logs/a-n2-announcer.log": "msg=started", "logs/a-n2-frr.log": "msg=started", "errors.txt": "deployment.json",
 	} {
 		if !strings.Contains(files["ccm-baremetal/"+name], want) {
 			t.Errorf("%s does not have %q:\n%s", name, want, files["ccm-baremetal/"+name])

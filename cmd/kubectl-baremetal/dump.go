@@ -183,7 +183,8 @@ func (d *dump) logs(ctx context.Context, client kubernetes.Interface, namespace 
 	}
 	lines := int64(logLines)
 	for _, p := range pods.Items {
-		for _, status := range p.Status.ContainerStatuses {
+		sidecars := p.Status.InitContainerStatuses // FRR beside the announcer is one
+		for _, status := range append(sidecars[:len(sidecars):len(sidecars)], p.Status.ContainerStatuses...) {
 			for _, previous := range []bool{false, true} {
 				if previous && status.RestartCount == 0 {
 					continue

@@ -132,6 +132,7 @@ func announcerPod(node string) v1.Pod {
 	p := v1.Pod{ObjectMeta: meta("kube-system", "a-"+node), Spec: v1.PodSpec{NodeName: node, HostNetwork: true}}
 	p.Labels = map[string]string{"app.kubernetes.io/name": "announcer"}
 	p.Status.Phase = v1.PodRunning
+	p.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "frr"}}
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "announcer"}}
 	return p
 }
