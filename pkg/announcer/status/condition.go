@@ -27,6 +27,7 @@ const (
 	AnnouncedByBoth   = "Layer2AndBGP"    // True: all are announced, some of them to routers
 	PartlyAnnounced   = "PartlyAnnounced" // False: some are
 	AddressConflict   = "AddressConflict" // False: a foreign station claims one
+	NotAnswered       = "NotAnswered"     // False: the owner of one does not answer for it
 )
 
 // Condition is a condition without its time.
@@ -73,6 +74,7 @@ type fate struct {
 	routers   bool   // are told
 	reason    string // if it is not
 	text      string
+	sure      time.Duration // how long it has to stay like this to be said
 }
 
 // toRouters adds that some nodes tell routers of an address.
@@ -89,20 +91,27 @@ func (f fate) toRouters(address netip.Addr, nodes int) fate {
 	return f
 }
 
+// An opinion is what to say about a Service, and how long one has to have been
+// of it before.
+type opinion struct {
+	Condition
+	sure time.Duration
+}
+
 // condition returns what to say about a Service that has another condition,
 // and whether this node is the one to say it and knows. There is one writer per
 // Service: the owner of its first address, or without one the node that
 // plan.Reporter names. In a minority only what is answered is known: the others
 // may announce the rest.
-func (f facts) condition(svc *plan.Service, observed Condition) (Condition, bool) {
+func (f facts) condition(svc *plan.Service, observed Condition) (opinion, bool) {
 	if svc.Deleting {
-		return Condition{}, false
+		return opinion{}, false
 	}
 	if len(svc.Addresses) == 0 {
 		return f.withoutAddress(observed)
 	}
 	if !f.speaks(*f.verdict(svc.Addresses[0])) {
-		return Condition{}, false
+		return opinion{}, false
 	}
 	var fates []fate
 	for i, address := range svc.Addresses {
@@ -111,7 +120,7 @@ func (f facts) condition(svc *plan.Service, observed Condition) (Condition, bool
 		}
 		fate, known := f.fate(f.verdict(address), svc)
 		if !known {
-			return Condition{}, false
+			return opinion{}, false
 		}
 		fates = append(fates, fate)
 	}
@@ -126,17 +135,17 @@ func (f facts) speaks(v plan.Verdict) bool {
 
 // withoutAddress takes back what a condition says of an address that a Service
 // once had. Of one that never had any, ccm-baremetal says enough.
-func (f facts) withoutAddress(observed Condition) (Condition, bool) {
+func (f facts) withoutAddress(observed Condition) (opinion, bool) {
 	nobodys := plan.Verdict{Address: netip.IPv4Unspecified()}
 	if observed == (Condition{}) || !f.speaks(nobodys) {
-		return Condition{}, false
+		return opinion{}, false
 	}
-	return Condition{metav1.ConditionFalse, string(plan.NotAllocated), "it has no address"}, true
+	return opinion{Condition{metav1.ConditionFalse, string(plan.NotAllocated), "it has no address"}, sureAfter}, true
 }
 
 // summary makes one condition of what becomes of each address.
-func summary(fates []fate) Condition {
-	c := Condition{Status: metav1.ConditionTrue, Reason: way(fates)}
+func summary(fates []fate) opinion {
+	c := opinion{Condition: Condition{Status: metav1.ConditionTrue, Reason: way(fates)}}
 	var texts []string
 	announced := 0
 	for _, fate := range fates {
@@ -145,6 +154,7 @@ func summary(fates []fate) Condition {
 			announced++
 			continue
 		}
+		c.sure = max(c.sure, fate.sure)
 		if c.Status == metav1.ConditionTrue {
 			c.Status, c.Reason = metav1.ConditionFalse, fate.reason
 		}
@@ -177,15 +187,18 @@ func way(fates []fate) string {
 // known: by layer 2, and what routers are told.
 func (f facts) fate(v *plan.Verdict, svc *plan.Service) (fate, bool) {
 	local, known := f.layer2(v, svc)
-	if nodes := v.Routed[svc.Namespace+"/"+svc.Name]; nodes > 0 && known {
-		return local.toRouters(v.Address, nodes), true
+	nodes := v.Routed[svc.Namespace+"/"+svc.Name]
+	switch {
+	case nodes == 0 || !known:
+		return local, known
+	case local.reason == NotAnswered: // it is about to be announced in both ways
+		return fate{}, false
 	}
-	return local, known
+	return local.toRouters(v.Address, nodes), true
 }
 
 // layer2 returns what becomes of an address of a Service, and whether that is
-// known. What is not answered yet by its owner, this node, is not; nor is
-// what only a majority could know.
+// known. What only a majority could know is not.
 func (f facts) layer2(v *plan.Verdict, svc *plan.Service) (fate, bool) {
 	if own := holderReason(v, svc); own != plan.Honoured && own != plan.Overruled {
 		return silent(own, fmt.Sprintf("not announcing %s: %s", v.Address, own.Meaning())), true
@@ -223,7 +236,15 @@ func (f facts) own(v *plan.Verdict) (fate, bool) {
 	if v.Behind[v.Owner] == plan.LinkDown {
 		return linkDown(v), true
 	}
-	return fate{}, false
+	return unanswered(v), true
+}
+
+// unanswered is what becomes of an address that its owner does not answer for:
+// mostly that it is about to. If not, its log has said why.
+func unanswered(v *plan.Verdict) fate {
+	f := silent(NotAnswered, fmt.Sprintf("%s does not answer for %s, which it should announce: its log says why", v.Owner, v.Address))
+	f.sure = unansweredFor
+	return f
 }
 
 func contest(v *plan.Verdict, c Conflict) string {
@@ -268,7 +289,9 @@ func (f facts) nobody(v *plan.Verdict) (fate, bool) {
 	return silent(reason, text), true
 }
 
-func silent(reason plan.Reason, text string) fate { return fate{reason: string(reason), text: text} }
+func silent(reason plan.Reason, text string) fate {
+	return fate{reason: string(reason), text: text, sure: sureAfter}
+}
 
 // tally says how many nodes were left out for which reason.
 func tally(leftOut map[plan.Reason]int) string {

@@ -26,6 +26,10 @@ const (
 	quietAtStart        = 5 * time.Second
 	sureAfter           = 3 * time.Second
 
+	// unansweredFor is how long an owner may take to answer for an address: it
+	// may have to ask others first, and passes are up to half a minute apart.
+	unansweredFor = 45 * time.Second
+
 	// rewriteFirst is when a condition is written again that somebody else has
 	// changed; each time it takes twice as long, up to rewriteLast.
 	rewriteFirst = 10 * time.Second
@@ -71,7 +75,8 @@ type Conditions struct {
 // pendingChange is a condition that a Service does not have yet.
 type pendingChange struct {
 	want  Condition
-	since time.Time // when its status was first wanted
+	sure  time.Duration // how long it has to have been wanted, if it is not True
+	since time.Time     // when its status was first wanted
 }
 
 // writtenChange is the last write of a Service's condition.
@@ -122,14 +127,14 @@ func (c *Conditions) Observe(p Pass, answering []plan.Announcement, conflicts []
 		if w, ok := c.written[key]; ok {
 			ours[key] = w
 		}
-		if observed == want {
+		if observed == want.Condition {
 			continue
 		}
 		since := now
 		if was, waits := before[key]; waits && was.want.Status == want.Status {
 			since = was.since
 		}
-		c.pending[key] = pendingChange{want, since}
+		c.pending[key] = pendingChange{want.Condition, want.sure, since}
 	}
 	c.written = ours
 	maps.DeleteFunc(c.refused, func(key string, _ refusal) bool {
@@ -215,7 +220,7 @@ func (c *Conditions) next() (key string, due time.Time, any bool) {
 func (c *Conditions) due(key string, p pendingChange) time.Time {
 	at := c.born.Add(quietAtStart)
 	if p.want.Status != metav1.ConditionTrue {
-		at = later(at, p.since.Add(sureAfter))
+		at = later(at, p.since.Add(p.sure))
 	}
 	if w, ok := c.written[key]; ok && w.Condition == p.want {
 		at = later(at, w.at.Add(min(rewriteFirst<<min(w.again, 10), rewriteLast)))

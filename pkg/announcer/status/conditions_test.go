@@ -187,10 +187,32 @@ func TestConditionIsWrittenAfterThePackets(t *testing.T) {
 			s.Services = s.Services[:1]
 			p := pass(s, nil)
 			w.Observe(p, nil, nil) // owned, not answered
-			time.Sleep(time.Minute)
+			time.Sleep(44 * time.Second)
 			w.wantWritten(t)
 			w.passes(s)
 			w.wantWritten(t, "web/s101 True Layer2: announcing 192.0.2.101 from n1, eth0")
+		})
+	})
+}
+
+// A socket that cannot be opened, say, must not be hidden behind what the owner of
+// before has said.
+func TestOwnerThatDoesNotAnswerSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		withConditions(t, newBoard(), func(w *writer) {
+			s := world(t)
+			s.Services = s.Services[:1]
+			p := pass(s, nil)
+			w.passes(s)
+			time.Sleep(time.Minute)
+			w.wantWritten(t, "web/s101 True Layer2: announcing 192.0.2.101 from n1, eth0")
+			for range 4 { // passes do not start the time anew
+				w.Observe(p, nil, nil)
+				time.Sleep(11 * time.Second)
+			}
+			w.wantWritten(t)
+			time.Sleep(2 * time.Second)
+			w.wantWritten(t, "web/s101 False NotAnswered: n1 does not answer for 192.0.2.101, which it should announce: its log says why")
 		})
 	})
 }
