@@ -58,10 +58,27 @@ func TestB071OldOwnerStops(t *testing.T) {
 	})
 	t.Run("LinkDownAndUp", func(t *testing.T) {
 		who := owner(t, o)
-		// A link that goes down loses its routes, which whoever runs the network
-		// of a real node brings back.
-		_, err := cluster.Run(bounded(t), who, "sh", "-c", "routes=$(mktemp) && ip route save > $routes && ip link set eth0 down && sleep 3 && ip link set eth0 up && ip route restore < $routes; rm $routes")
+		before := network(t, who)
+		// A link that goes down loses its routes, and its addresses of IPv6, which
+		// whoever runs the network of a real node brings back.
+		_, err := cluster.Run(bounded(t), who, "sh", "-ec", `
+			saved=$(mktemp -d)
+			trap 'rm -r $saved' EXIT
+			ip route save > $saved/4
+			ip -6 route save > $saved/6
+			sysctl -qw net.ipv6.conf.eth0.keep_addr_on_down=1
+			ip link set eth0 down
+			sleep 3
+			ip link set eth0 up
+			ip route restore < $saved/4
+			ip -6 route restore < $saved/6`)
 		must(t, err)
+		eventually(t, "the network of before", func(context.Context) error {
+			if after := network(t, who); after != before {
+				return fmt.Errorf("%s had\n%s\nand has\n%s", who, before, after)
+			}
+			return nil
+		})
 		single(t, o, time.Now(), healBound)
 		whole(t)
 	})
@@ -77,4 +94,12 @@ func TestB071OldOwnerStops(t *testing.T) {
 		single(t, o, time.Now(), healBound)
 	})
 	noAddressOnAnyLink(t, a)
+}
+
+// network returns the addresses and routes of a node.
+func network(t *testing.T, node string) string {
+	t.Helper()
+	out, err := cluster.Run(bounded(t), node, "sh", "-ec", "ip -brief address show dev eth0; ip route; ip -6 route")
+	must(t, err)
+	return out
 }
