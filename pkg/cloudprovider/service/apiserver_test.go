@@ -38,6 +38,7 @@ type apiserver struct {
 	refused  int                    // patches answered with an error
 
 	onList  func()                 // called before Services are listed
+	onGet   func(key string) error // called before the controller reads a Service
 	onPatch func(key string) error // called before a Service is patched
 	after   func(key string) error // called after one was: the answer that gets lost
 }
@@ -76,7 +77,16 @@ func (c serviceClient) Watch(_ context.Context, o metav1.ListOptions) (watch.Int
 }
 
 func (c serviceClient) Get(_ context.Context, name string, _ metav1.GetOptions) (*v1.Service, error) {
-	return c.s.get(c.namespace + "/" + name)
+	key := c.namespace + "/" + name
+	c.s.mu.Lock()
+	first := c.s.onGet
+	c.s.mu.Unlock()
+	if first != nil {
+		if err := first(key); err != nil {
+			return nil, err
+		}
+	}
+	return c.s.get(key)
 }
 
 func (c serviceClient) Patch(_ context.Context, name string, kind types.PatchType, patch []byte, o metav1.PatchOptions, subresources ...string) (*v1.Service, error) {

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
@@ -19,21 +18,15 @@ type reads struct {
 	lister corelisters.ServiceLister
 
 	mu    sync.Mutex
-	newer map[ipam.Key]answered
-}
-
-// answered is what the API server said of a Service: how it is, or (nil) that
-// the one with this UID is gone.
-type answered struct {
-	uid     types.UID
-	service *v1.Service
+	newer map[ipam.Key]*v1.Service
 }
 
 func newReads(lister corelisters.ServiceLister) *reads {
-	return &reads{lister: lister, newer: map[ipam.Key]answered{}}
+	return &reads{lister: lister, newer: map[ipam.Key]*v1.Service{}}
 }
 
-// get returns a Service, nil if there is none. It must not be modified.
+// get returns a Service, nil if the informer knows none: no single answer tells
+// that one is gone. It must not be modified.
 func (r *reads) get(key ipam.Key) *v1.Service {
 	namespace, name, _ := strings.Cut(string(key), "/")
 	// The lister reads from memory; its only error is that there is none.
@@ -44,11 +37,11 @@ func (r *reads) get(key ipam.Key) *v1.Service {
 	if !ok {
 		return listed
 	}
-	if err != nil || said.uid != listed.UID || (said.service != nil && !older(listed, said.service)) {
+	if err != nil || said.UID != listed.UID || !older(listed, said) {
 		delete(r.newer, key)
 		return listed
 	}
-	return said.service
+	return said
 }
 
 // older tells whether a is an older state of an object than b. Versions that
@@ -62,12 +55,5 @@ func older(a, b *v1.Service) bool {
 func (r *reads) put(svc *v1.Service) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.newer[keyOf(svc)] = answered{uid: svc.UID, service: svc}
-}
-
-// gone records that the API server does not know svc any more.
-func (r *reads) gone(svc *v1.Service) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.newer[keyOf(svc)] = answered{uid: svc.UID}
+	r.newer[keyOf(svc)] = svc
 }

@@ -30,7 +30,7 @@ type outcome string
 const (
 	written     outcome = "ok"
 	conflict    outcome = "conflict"    // the Service has changed meanwhile
-	gone        outcome = "gone"        // there is no such Service any more
+	gone        outcome = "gone"        // the API server says that there is no such Service
 	refused     outcome = "refused"     // no right to do so, or the API server finds it wrong
 	unreachable outcome = "unreachable" // whether it was made is not known
 	withheld    outcome = "withheld"    // this process only observes
@@ -72,6 +72,9 @@ func (c *Controller) write(ctx context.Context, w write) {
 	fresh, err := c.client.CoreV1().Services(w.svc.Namespace).Patch(ctx, w.svc.Name, types.StrategicMergePatchType,
 		w.patch, metav1.PatchOptions{FieldManager: FieldManager}, "status")
 	o := outcomeOf(err)
+	if o == gone && c.refresh(ctx, w.svc) {
+		o = refused // by a webhook or a proxy that answers so
+	}
 	c.counts.patch(o)
 	switch o {
 	case written:
@@ -83,12 +86,11 @@ func (c *Controller) write(ctx context.Context, w write) {
 	case conflict:
 		c.refresh(ctx, w.svc)
 		c.queue.AddRateLimited(key)
-	case gone:
-		c.reads.gone(w.svc)
-		c.queue.Add(key)
 	case refused:
 		c.refuse(key)
-	case unreachable:
+	case gone, unreachable:
+		// A Service counts as gone when the informer says so, and not before:
+		// an answer that is wrong must cost nobody an address.
 		c.queue.AddRateLimited(key)
 	}
 	c.tellTrouble(w.svc, o, err)
@@ -156,20 +158,20 @@ func (c *Controller) gave(w write) {
 }
 
 // refresh looks at a Service that has changed, so that the next pass need not
-// wait for the informer.
-func (c *Controller) refresh(ctx context.Context, svc *v1.Service) {
+// wait for the informer, and tells whether it is there for certain.
+func (c *Controller) refresh(ctx context.Context, svc *v1.Service) bool {
 	fresh, err := c.client.CoreV1().Services(svc.Namespace).Get(ctx, svc.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
 		fresh.SetManagedFields(nil)
 		c.reads.put(fresh)
-	case apierrors.IsNotFound(err):
-		c.reads.gone(svc)
+		return fresh.UID == svc.UID
 	case apierrors.IsForbidden(err):
 		c.log.Warn("cannot look at a changed service, waiting to be told of it", "service", keyOf(svc), "err", err)
 	default:
 		c.log.Debug("look at a changed service", "service", keyOf(svc), "err", err)
 	}
+	return false
 }
 
 // refuse has the answer taken back by the goroutine that decides.
