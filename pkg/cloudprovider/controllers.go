@@ -56,20 +56,22 @@ func New(c *appconfig.CompletedConfig, o Options) *Provider {
 	namespace := o.Namespace
 	client := c.ClientBuilder.ClientOrDie(component)
 	events := c.EventBroadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: component})
+	services := service.New(service.Options{
+		Client:   client,
+		Shared:   c.SharedInformers,
+		Events:   events,
+		Log:      log,
+		Workers:  int(c.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
+		Reserved: host(c.Kubeconfig.Host),
+	})
 	p := &Provider{
-		service: service.New(service.Options{
-			Client:   client,
-			Shared:   c.SharedInformers,
-			Events:   events,
-			Log:      log,
-			Workers:  int(c.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
-			Reserved: host(c.Kubeconfig.Host),
-		}),
+		service: services,
 		instances: instances.New(instances.Options{
 			Client:    client,
 			Config:    rest.AddUserAgent(rest.CopyConfig(c.Kubeconfig), component),
 			Namespace: namespace,
 			Shared:    c.SharedInformers,
+			Services:  services.Balancer(),
 			Events:    events,
 			Log:       log,
 		}),

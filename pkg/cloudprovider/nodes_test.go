@@ -19,6 +19,7 @@ import (
 	"k8s.io/cloud-provider/controllers/nodelifecycle"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/service"
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
@@ -26,10 +27,11 @@ import (
 // in a bubble: the framework's periods cost nothing there.
 type nodeCluster struct {
 	*Provider
-	t      *testing.T
-	ctx    context.Context
-	client *fake.Clientset
-	events *record.FakeRecorder
+	t        *testing.T
+	ctx      context.Context
+	client   *fake.Clientset
+	events   *record.FakeRecorder
+	balancer *service.Balancer
 }
 
 // inBubble runs a test with Nodes that exist from the beginning.
@@ -45,7 +47,8 @@ func inBubble(t *testing.T, test func(t *testing.T, c *nodeCluster), nodes ...*v
 		client := fake.NewClientset()
 		shared := informers.NewSharedInformerFactory(client, 0)
 		events := record.NewFakeRecorder(1000)
-		c := &nodeCluster{Provider: forNodes(client, shared, events), t: t, ctx: ctx, client: client, events: events}
+		balancer := service.NewBalancer(func(string) map[string]string { return nil })
+		c := &nodeCluster{Provider: forNodes(client, shared, events, balancer), t: t, ctx: ctx, client: client, events: events, balancer: balancer}
 		for _, n := range nodes {
 			c.create(n)
 		}
@@ -220,6 +223,52 @@ func TestSteadyStateWritesNothingOnDualStackNodes(t *testing.T) {
 			t.Errorf("in an hour: %v", w)
 		}
 	}, registered("n1", "198.51.100.11,2001:db8:51::11"), registered("n2", "2001:db8:51::12,198.51.100.12"))
+}
+
+// own is a Node that joined without the taint and whose kubelet manages its
+// addresses, one of them in a pool.
+func own(name string) *v1.Node {
+	n := registered(name, "192.0.2.100,2001:db8:51::11")
+	delete(n.Annotations, "alpha.kubernetes.io/provided-node-ip")
+	n.Spec.Taints = nil
+	return n
+}
+
+// What the Node loses the allocator gives out.
+func TestPoolTakesNoAddressFromItsNode(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *nodeCluster) {
+		ready(t, c.balancer, 100)
+		c.configure("")
+		c.writes()
+		c.settle(time.Hour)
+		if w := c.writes(); len(w) > 0 {
+			t.Errorf("in an hour: %v", w)
+		}
+		if got := c.get("n1").Status.Addresses; len(got) != 3 {
+			t.Errorf("addresses are %v", got)
+		}
+	}, own("n1"))
+}
+
+// A kubelet that finds an address of a Service on a link takes it for the Node's.
+func TestAddressOfAServiceIsTakenOffTheNode(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *nodeCluster) {
+		c.configure("")
+		c.settle(10 * time.Minute)
+		if got := c.get("n1").Status.Addresses; len(got) != 3 {
+			t.Errorf("before it is known what Services hold, addresses are %v", got)
+		}
+		ready(t, c.balancer, 100)
+		svc := lb("vip")
+		svc.Annotations = map[string]string{"ccm-baremetal.io/addresses": "192.0.2.100"}
+		if _, err := c.balancer.Decide(svc, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		c.settle(10 * time.Minute)
+		if got := c.get("n1").Status.Addresses; len(got) != 2 || got[0].Address != "2001:db8:51::11" {
+			t.Errorf("addresses are %v", got)
+		}
+	}, own("n1"))
 }
 
 func TestSecondStackIsAddedLater(t *testing.T) {

@@ -42,29 +42,30 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // provider returns a Provider whose own controllers do not run.
 func provider(client *fake.Clientset) *Provider {
 	shared, events := informers.NewSharedInformerFactory(client, 0), record.NewFakeRecorder(10)
-	p := forNodes(client, shared, events)
-	p.service = service.New(service.Options{Client: client, Shared: shared, Events: events, Log: slog.New(slog.DiscardHandler)})
+	services := service.New(service.Options{Client: client, Shared: shared, Events: events, Log: slog.New(slog.DiscardHandler)})
+	p := forNodes(client, shared, events, services.Balancer())
+	p.service = services
 	return p
 }
 
 // forNodes returns a Provider that can be used for Nodes only.
-func forNodes(client *fake.Clientset, shared informers.SharedInformerFactory, events record.EventRecorder) *Provider {
+func forNodes(client *fake.Clientset, shared informers.SharedInformerFactory, events record.EventRecorder, services instances.Holders) *Provider {
 	i := instances.New(instances.Options{
-		Client: client, Config: &rest.Config{}, Namespace: "kube-system", Shared: shared, Events: events, Log: slog.New(slog.DiscardHandler),
+		Client: client, Config: &rest.Config{}, Namespace: "kube-system", Shared: shared, Services: services, Events: events, Log: slog.New(slog.DiscardHandler),
 	})
 	return &Provider{instances: i, labels: instances.NewLabeller(i)}
 }
 
 // ready puts a pool of that many addresses in force, with nothing held yet.
-func ready(t *testing.T, p *Provider, size int) {
+func ready(t *testing.T, b *service.Balancer, size int) {
 	t.Helper()
 	c, err := config.Load(fmt.Appendf(nil, "apiVersion: %s\nkind: %s\npools:\n- addresses: [192.0.2.10-192.0.2.%d]\n",
 		config.APIVersion, config.Kind, 9+size))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.service.Balancer().Configure(c, ipam.Cluster{})
-	p.service.Balancer().Restore(nil)
+	b.Configure(c, ipam.Cluster{})
+	b.Restore(nil)
 }
 
 func lb(name string) *v1.Service {
@@ -81,7 +82,7 @@ func TestUpstreamServiceController(t *testing.T) {
 	defer cancel()
 	client := fake.NewClientset()
 	p := provider(client)
-	ready(t, p, 2)
+	ready(t, p.service.Balancer(), 2)
 	shared := informers.NewSharedInformerFactory(client, 0)
 	controller, err := upstream.New(p, client, shared.Core().V1().Services(), shared.Core().V1().Nodes(), "test", utilfeature.DefaultFeatureGate)
 	if err != nil {
@@ -160,7 +161,7 @@ func TestLoadBalancerAnswersInMemory(t *testing.T) {
 		t.Errorf("before anything is known: %v", err)
 	}
 
-	ready(t, p, 1)
+	ready(t, p.service.Balancer(), 1)
 	if _, exists, err := balancer.GetLoadBalancer(ctx, "test", a); exists || err != nil {
 		t.Errorf("before a is known: %v, %v", exists, err)
 	}

@@ -53,7 +53,7 @@ var nodesShape = object(
 		func(n *nodesDoc) *[]string { return &n.external },
 		"Networks whose addresses are ExternalIPs."),
 	field("excludeAddresses", addresses("[192.0.2.5]", listRules{}), func(n *nodesDoc) *itemList { return &n.exclude },
-		"Addresses that are never a Node's, although one may have them for a while: that of the control plane. Addresses of pools need not be named."),
+		"Addresses that are never a Node's, although one may have them for a while: that of the control plane. Those of Services need not be named."),
 	field("deleteGone", boolean(), func(n *nodesDoc) *bool { return &n.DeleteGone },
 		"Delete a Node when its machine is gone for certain. Otherwise the event `PossibleNodeDeletion` is all. It also takes the right to delete Nodes: `manifests/delete-nodes`."),
 	field("goneAfter", duration(10*time.Second, 24*time.Hour, "5m"), func(n *nodesDoc) *time.Duration { return &n.GoneAfter },

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -29,12 +30,20 @@ import (
 // configuration.
 var ErrNotReady = errors.New("not ready: no configuration yet")
 
+// Holders know what Services hold.
+type Holders interface {
+	// Holds tells whether a Service holds an address. It does not wait: the
+	// error says that this is not known, or not yet.
+	Holds(netip.Addr) (bool, error)
+}
+
 // Options are what Instances are made of. All are required.
 type Options struct {
 	Client    kubernetes.Interface
 	Config    *rest.Config // of the cluster, for hosts that are in this very one
 	Namespace string       // of the Secret with the kubeconfig of a management cluster
 	Shared    informers.SharedInformerFactory
+	Services  Holders
 	Events    record.EventRecorder
 	Log       *slog.Logger
 }
@@ -43,13 +52,14 @@ type Options struct {
 // cloudprovider.InstancesV2; its methods may be called concurrently and do not
 // wait for a network, but for InstanceExists before a Node is deleted.
 type Instances struct {
-	client kubernetes.Interface
-	shared cache.SharedIndexInformer
-	nodes  corelisters.NodeLister
-	events record.EventRecorder
-	log    *slog.Logger
-	hosts  *metal3
-	counts counts
+	client   kubernetes.Interface
+	shared   cache.SharedIndexInformer
+	nodes    corelisters.NodeLister
+	services Holders
+	events   record.EventRecorder
+	log      *slog.Logger
+	hosts    *metal3
+	counts   counts
 
 	configured chan struct{} // closed when a configuration is in force
 
@@ -76,6 +86,7 @@ func New(o Options) *Instances {
 		client:   o.Client,
 		shared:   nodes.Informer(),
 		nodes:    nodes.Lister(),
+		services: o.Services,
 		events:   o.Events,
 		log:      o.Log,
 		memories: map[types.UID]*memory{},

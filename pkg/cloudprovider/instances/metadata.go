@@ -53,7 +53,7 @@ func (i *Instances) metadata(c config.Config, node *v1.Node) (*cloudprovider.Ins
 	case fresh && m.trouble != nil && !c.Nodes.Metal3.InitializeWithoutHost:
 		return nil, m.trouble
 	}
-	addresses, err := addressesOf(c, node, m)
+	addresses, err := i.addressesOf(c, node, m)
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +73,9 @@ var errNoAddress = errors.New("no address is known: give its kubelet --node-ip, 
 
 // addressesOf returns the addresses that a Node should have; none if it is
 // initialized and has them.
-func addressesOf(c config.Config, node *v1.Node, m machine) ([]v1.NodeAddress, error) {
+func (i *Instances) addressesOf(c config.Config, node *v1.Node, m machine) ([]v1.NodeAddress, error) {
 	facts := decide.AddressFacts{Current: ipsOf(node.Status.Addresses)}
+	facts.Held = i.heldOf(facts.Current)
 	var err error
 	if facts.Provided, err = providedIPs(node); err != nil {
 		return nil, err
@@ -97,6 +98,19 @@ func addressesOf(c config.Config, node *v1.Node, m machine) ([]v1.NodeAddress, e
 		return nil, nil
 	}
 	return want, nil
+}
+
+// heldOf returns the addresses among those of a Node that Services hold. As
+// long as that is not known it returns none: what cannot be told from the Node's
+// own stays the Node's.
+func (i *Instances) heldOf(addresses []decide.Address) []netip.Addr {
+	var out []netip.Addr
+	for _, a := range addresses {
+		if held, err := i.services.Holds(a.Addr); err == nil && held {
+			out = append(out, a.Addr)
+		}
+	}
+	return out
 }
 
 // providedIPs returns the addresses that the kubelet was given by --node-ip.

@@ -3,10 +3,12 @@ package instances
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,7 +36,7 @@ import (
 var update = flag.Bool("update", false, "rewrite what scenarios want")
 
 // TestScenarios reads each scenario in testdata: a configuration, Nodes and
-// BareMetalHosts. What is answered about each Node, over a quarter of an hour
+// BareMetalHosts, and what Services hold, where that is known. What is answered about each Node, over a quarter of an hour
 // in which nothing changes, is compared with what stands below.
 func TestScenarios(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.txtar")
@@ -121,7 +123,11 @@ func newWorld(t *testing.T, archive *txtar.Archive) *world {
 	w := &world{events: record.NewFakeRecorder(1000), began: time.Now()}
 	client := fake.NewClientset()
 	shared := informers.NewSharedInformerFactory(client, 0)
-	w.Instances = New(Options{Client: client, Config: &rest.Config{}, Namespace: "kube-system", Shared: shared, Events: w.events, Log: slog.New(slog.DiscardHandler)})
+	text, known := files["held"]
+	services := holders{known: known, held: strings.Fields(string(text))}
+	w.Instances = New(Options{
+		Client: client, Config: &rest.Config{}, Namespace: "kube-system", Shared: shared, Services: services, Events: w.events, Log: slog.New(slog.DiscardHandler),
+	})
 	for _, doc := range documents(files["nodes.yaml"]) {
 		w.nodes = append(w.nodes, nodeFrom(t, doc))
 		if err := w.shared.GetIndexer().Add(w.nodes[len(w.nodes)-1]); err != nil {
@@ -134,6 +140,19 @@ func newWorld(t *testing.T, archive *txtar.Archive) *world {
 		w.begin(hostsFrom(t, text))
 	}
 	return w
+}
+
+// holders are the Services of a scenario.
+type holders struct {
+	known bool
+	held  []string
+}
+
+func (h holders) Holds(a netip.Addr) (bool, error) {
+	if !h.known {
+		return false, errors.New("not all Services have been read")
+	}
+	return slices.Contains(h.held, a.String()), nil
 }
 
 // configOf reads a document that has pools already.

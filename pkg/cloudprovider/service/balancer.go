@@ -207,6 +207,17 @@ func (b *Balancer) Assigned(key ipam.Key) []netip.Addr {
 	return b.alloc.Assigned(key)
 }
 
+// Holds tells whether a Service has an address from us. What others wrote into
+// a status and is left alone does not count.
+func (b *Balancer) Holds(a netip.Addr) (bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.restored {
+		return false, ErrNotReady
+	}
+	return len(b.alloc.Holders(a)) > 0, nil
+}
+
 // Wake returns the waiting Services whose answer may have changed since the
 // last call, oldest first. What they get is kept for them.
 func (b *Balancer) Wake() []ipam.Key {

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"go4.org/netipx"
+
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/config"
 )
 
@@ -27,12 +29,14 @@ type AddressFacts struct {
 	Provided []netip.Addr // the kubelet was given them, in this order
 	Known    []netip.Addr // the inventory or the host has them
 	Current  []Address    // the Node has them
+	Held     []netip.Addr // Services hold them, for certain
 }
 
 // Addresses returns the addresses that a Node should have, most important
 // first and each once. Those that the kubelet was given come first, whatever
 // else is known, and in their order. Without known addresses the Node keeps
-// those that it has. Addresses of pools and excluded ones are left out.
+// those that it has. Excluded addresses are left out; of those in pools a Node
+// gets none, but keeps what is its own.
 func Addresses(f AddressFacts, c config.Config) []Address {
 	var out []Address
 	add := func(a Address) {
@@ -45,31 +49,39 @@ func Addresses(f AddressFacts, c config.Config) []Address {
 	}
 	known := 0
 	for _, addr := range f.Known {
-		if kind, ok := kindOf(addr, len(f.Provided) > 0, c.Nodes); ok && !Forbidden(addr, c) {
+		if kind, ok := kindOf(addr, len(f.Provided) > 0, c.Nodes); ok && f.possible(addr, c) {
 			known++
 			add(Address{kind, addr})
 		}
 	}
 	for _, a := range f.Current {
-		if known == 0 && !Forbidden(a.Addr, c) {
+		if known == 0 && f.possible(a.Addr, c) {
 			add(a)
 		}
 	}
 	return out
 }
 
-// Forbidden tells whether an address can never be a Node's: it is in a pool,
-// excluded, or of a special purpose.
-func Forbidden(addr netip.Addr, c config.Config) bool {
-	if _, pooled := c.PoolOf(addr); pooled || config.SpecialPurpose(addr) != "" {
+// possible tells whether an address that the kubelet was not given can be the
+// Node's. One of a pool that the Node has is its own, as no Node's address is
+// ever given out, and it would be if the Node lost it; unless a Service holds
+// it: then the kubelet found it on a link and took it for the Node's.
+func (f AddressFacts) possible(addr netip.Addr, c config.Config) bool {
+	if Excluded(addr, c) {
+		return false
+	}
+	if _, pooled := c.PoolOf(addr); !pooled {
 		return true
 	}
-	for _, r := range c.Nodes.Exclude {
-		if r.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	has := slices.ContainsFunc(f.Current, func(a Address) bool { return a.Addr == addr })
+	return has && !slices.Contains(f.Held, addr)
+}
+
+// Excluded tells whether an address can never be a Node's: the configuration
+// says so, or it is of a special purpose.
+func Excluded(addr netip.Addr, c config.Config) bool {
+	return config.SpecialPurpose(addr) != "" ||
+		slices.ContainsFunc(c.Nodes.Exclude, func(r netipx.IPRange) bool { return r.Contains(addr) })
 }
 
 // kindOf returns the type of a known address, and false if it is filtered out.

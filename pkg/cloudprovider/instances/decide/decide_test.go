@@ -25,7 +25,7 @@ func addrs(texts ...string) []netip.Addr {
 
 // Whatever is known, the addresses that the kubelet was given come first and
 // in their order, each address comes once, and no address of a pool comes that
-// the kubelet was not given.
+// the kubelet was not given, unless the Node has it and no Service does.
 func TestB158AddressesKeepWhatTheKubeletWasGiven(t *testing.T) {
 	c, err := config.Load([]byte(config.Smallest + "nodes: {excludeAddresses: [198.51.100.5], internalCIDRs: [198.51.100.0/24], externalCIDRs: [203.0.113.0/24]}\n"))
 	if err != nil {
@@ -45,6 +45,7 @@ func TestB158AddressesKeepWhatTheKubeletWasGiven(t *testing.T) {
 		for _, a := range some() {
 			f.Current = append(f.Current, Address{ExternalIP, a})
 		}
+		f.Held = some()
 		for _, c := range []config.Config{c, open} {
 			checkAddresses(t, f, c)
 		}
@@ -59,8 +60,13 @@ func checkAddresses(t *testing.T, f AddressFacts, c config.Config) {
 		if i < len(f.Provided) && (a.Addr != f.Provided[i] || a.Type != InternalIP) {
 			t.Errorf("%+v: %v does not begin with what the kubelet was given", f, got)
 		}
-		if i >= len(f.Provided) && Forbidden(a.Addr, c) {
-			t.Errorf("%+v: %s is forbidden", f, a.Addr)
+		if i >= len(f.Provided) && Excluded(a.Addr, c) {
+			t.Errorf("%+v: %s is excluded", f, a.Addr)
+		}
+		_, pooled := c.PoolOf(a.Addr)
+		own := slices.ContainsFunc(f.Current, func(b Address) bool { return b.Addr == a.Addr }) && !slices.Contains(f.Held, a.Addr)
+		if i >= len(f.Provided) && pooled && !own {
+			t.Errorf("%+v: %s is of a pool", f, a.Addr)
 		}
 		if seen[a.Addr] {
 			t.Errorf("%+v: %s twice", f, a.Addr)
@@ -69,6 +75,36 @@ func checkAddresses(t *testing.T, f AddressFacts, c config.Config) {
 	}
 	if len(got) < len(f.Provided) {
 		t.Errorf("%+v: only %v", f, got)
+	}
+}
+
+// A pool that contains a Node's own address takes it away from nobody: off the
+// Node, it would be given out.
+func TestPoolTakesNoAddressFromItsNode(t *testing.T) {
+	c, err := config.Load([]byte(config.Smallest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pooled, other := netip.MustParseAddr("192.0.2.100"), netip.MustParseAddr("198.51.100.11")
+	for _, test := range []struct {
+		what  string
+		facts AddressFacts
+		want  []netip.Addr
+	}{
+		{"it has no other", AddressFacts{Current: []Address{{InternalIP, pooled}}}, []netip.Addr{pooled}},
+		{"it has another", AddressFacts{Current: []Address{{InternalIP, pooled}, {InternalIP, other}}}, []netip.Addr{pooled, other}},
+		{"a Service holds it", AddressFacts{Current: []Address{{InternalIP, pooled}, {InternalIP, other}}, Held: []netip.Addr{pooled}}, []netip.Addr{other}},
+		{"the inventory has both", AddressFacts{Known: []netip.Addr{pooled, other}, Current: []Address{{InternalIP, pooled}}}, []netip.Addr{pooled, other}},
+		{"only the inventory has it", AddressFacts{Known: []netip.Addr{pooled, other}}, []netip.Addr{other}},
+		{"a Service holds an address of no pool", AddressFacts{Current: []Address{{InternalIP, other}}, Held: []netip.Addr{other}}, []netip.Addr{other}},
+	} {
+		var got []netip.Addr
+		for _, a := range Addresses(test.facts, c) {
+			got = append(got, a.Addr)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", test.what, got, test.want)
+		}
 	}
 }
 
