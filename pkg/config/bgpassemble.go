@@ -106,13 +106,15 @@ func (d *decoder) hops(v peerDoc, p Peer) {
 	}
 }
 
-// peersApart reports peers with one address that a Node could have both.
+// peersApart reports peers with one address that a Node could have both, each
+// with the first other one: all pairs of a thousand would be more than anybody reads.
 func (d *decoder) peersApart(docs []placed[peerDoc], peers []Peer) {
 	for i, p := range peers {
 		for j, other := range peers[:i] {
 			if p.sameRouter(other) && p.Port == other.Port && !disjoint(p.NodeSelector, other.NodeSelector) {
 				d.fail(docs[i].value.whereabouts(), "%s port %d is the router of %s too, and a Node may match both node selectors: make them exclude each other by a label",
 					p.Router(), p.Port, docs[j].place)
+				break
 			}
 		}
 	}
