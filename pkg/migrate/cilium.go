@@ -53,8 +53,8 @@ func (p *pool) ciliumBlocks(spec *object) []string {
 	var cidrs []string
 	for _, b := range slices.Concat(spec.items("cidrs"), spec.items("blocks")) {
 		if text := b.text("cidr"); text != "" {
-			cidrs = append(cidrs, b.address("cidr", text)...)
-			p.Addresses = append(p.Addresses, cidrs[len(cidrs)-1:]...)
+			block := b.address("cidr", text)
+			cidrs, p.Addresses = append(cidrs, block...), append(p.Addresses, block...)
 		}
 		if start := b.text("start"); start != "" {
 			text := start
