@@ -62,6 +62,7 @@ func reinstall(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	must(t, installed.Stop(ctx))
+	forgetThePast(t)
 	must(t, installed.Configure(ctx, document))
 	for i := range 2 {
 		_, err := installed.StartCCM(i)
@@ -72,9 +73,10 @@ func reinstall(t *testing.T) {
 	inForce(t, document)
 }
 
-// forgetUs makes the cluster one that has never seen us.
+// forgetUs makes the cluster one that has never seen us. Nothing of us runs then.
 func forgetUs(t *testing.T) {
 	t.Helper()
+	forgetThePast(t)
 	gone := func(err error) {
 		t.Helper()
 		if err != nil && !apierrors.IsNotFound(err) {
