@@ -193,7 +193,7 @@ func TestOneWhoIsSaidToBeGoneKeepsItsAddress(t *testing.T) {
 					s.onGet = deny
 				}
 			})
-			api.edit(t, "web/s", func(svc *v1.Service) { svc.Annotations = map[string]string{AnnotationAddresses: "203.0.113.1"} })
+			api.edit(t, "web/s", func(svc *v1.Service) { svc.Annotations = map[string]string{wish.AnnotationAddresses: "203.0.113.1"} })
 			eventually(t, "it is said to be gone, again and again", func() bool { return denied.Load() > 3 })
 			l.settle(t)
 			if got := api.address(t, "web/waiting"); got != "" {
