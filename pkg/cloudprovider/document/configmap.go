@@ -153,6 +153,8 @@ func (f *follower) pass(ctx context.Context) error {
 		judging, cancel := context.WithTimeout(ctx, judgeWithin)
 		err = f.consider(judging, obj.(*v1.ConfigMap))
 		cancel()
+	} else {
+		f.withdrawn()
 	}
 	f.keeper.settle() // also where it could not be judged: the last good one goes on
 	if err != nil {
@@ -182,6 +184,13 @@ func (f *follower) resume() {
 		return
 	}
 	f.keeper.resume(c, document)
+}
+
+// withdrawn forgets a refusal whose document has been deleted: nobody wants
+// anything but what is in force.
+func (f *follower) withdrawn() {
+	f.refused, f.excess = nil, ""
+	f.keeper.fresh()
 }
 
 // consider offers the user's document, once if it is refused.

@@ -416,6 +416,23 @@ func TestDeletedConfigMapKeepsTheLastDocument(t *testing.T) {
 	}
 }
 
+func TestDeletedConfigMapTakesItsRefusalAlong(t *testing.T) {
+	c := newClient(configMap(UserConfigMap, doc("a", "b")))
+	r := start(t, c, &target{inUse: map[string]int{"b": 6}})
+	eventually(t, "the first is in force", func() bool { return r.target.last() == "a+b" })
+	write(t, c, configMap(UserConfigMap, doc("a")))
+	eventually(t, "it is refused", func() bool { return refusedHash(c) != "" && r.isStale() })
+	if err := c.CoreV1().ConfigMaps("kube-system").Delete(context.Background(), UserConfigMap, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the refusal is forgotten", func() bool { return refusedHash(c) == "" && !r.isStale() })
+	if r.target.last() != "a+b" {
+		t.Errorf("%s is in force", r.target.last())
+	}
+	write(t, c, configMap(UserConfigMap, doc("a")))
+	eventually(t, "the same is told again", func() bool { return len(r.events.With("Warning ConfigurationRefused")) == 2 && r.isStale() })
+}
+
 func TestAcceptedDocumentIsPutBack(t *testing.T) {
 	c := newClient(configMap(UserConfigMap, doc("a")))
 	r := start(t, c, &target{})
