@@ -53,6 +53,15 @@ func TestB123OneAddressTwiceIsForNodesThatCannotBeTheSame(t *testing.T) {
 	}
 }
 
+// All pairs of a thousand would be more than anybody reads.
+func TestEachPeerNamesOneOtherWithItsRouter(t *testing.T) {
+	const same = "{name: %s, address: 198.51.100.1, asn: 64501}"
+	_, err := config.Load([]byte(withPeers(fmt.Sprintf(same+", "+same+", "+same, "one", "two", "three"))))
+	if err == nil || strings.Count(err.Error(), "is the router of") != 2 {
+		t.Errorf("got %v, want a fault of the second peer and one of the third", err)
+	}
+}
+
 // In another VRF an address is another router's.
 func TestB123OneAddressTwiceMayBeInTwoVRFs(t *testing.T) {
 	inVRFs := func(second string) string {
