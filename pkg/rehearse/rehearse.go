@@ -87,7 +87,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	body := drain(r)
 	t.rehearsal.withhold(r, body)
-	if resourceOf(r.URL.Path) == events {
+	if ResourceOf(r.URL.Path) == events {
 		return told(r), nil
 	}
 	return nil, fmt.Errorf("%s %s was not sent: %w", r.Method, r.URL.Path, ErrWithheld)
@@ -134,7 +134,7 @@ func drain(r *http.Request) []byte {
 // withhold counts a write, and logs it if it is not the one that was withheld
 // before. Events have new names all the time, and are not remembered.
 func (r *Rehearsal) withhold(request *http.Request, body []byte) {
-	resource := resourceOf(request.URL.Path)
+	resource := ResourceOf(request.URL.Path)
 	count := Count{Verb: verbOf(request.Method), Resource: resource}
 	shown := show(request, resource, body)
 	key, says := request.Method+" "+request.URL.Path, fleeting.ReplaceAllString(shown, "")
@@ -188,8 +188,9 @@ func verbOf(method string) string {
 	return strings.ToLower(method)
 }
 
-// resourceOf returns the resource that a path is about, and its subresource.
-func resourceOf(path string) string {
+// ResourceOf returns the resource that the path of a request is about, and its
+// subresource: services/status, for example, or "other" if it is about none.
+func ResourceOf(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	skip := map[string]int{"api": 2, "apis": 3}[parts[0]] // and version, with or without a group
 	if skip == 0 || len(parts) <= skip {

@@ -83,7 +83,7 @@ var ours = map[string][]string{
 
 	"pkg/announcer/bgp/frrcluster":       {"pkg/config", "pkg/announcer/plan", "pkg/announcer/bgp", "pkg/announcer/bgp/frrk8s", "pkg/announcer/bgp/keeper", "pkg/announcer/bgp/roster"},
 	"pkg/cloudprovider/eventtext":        {},
-	"pkg/cloudprovider/fence":            {},
+	"pkg/cloudprovider/fence":            {"pkg/rehearse"},
 	"pkg/cloudprovider/instances":        {"pkg/config", "pkg/cloudprovider/eventtext", "pkg/cloudprovider/instances/decide"},
 	"pkg/cloudprovider/instances/decide": {"pkg/config"},
 }

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/rehearse"
 )
 
 // ErrNotLeading is why a write was not made: the Lease was not renewed lately,
@@ -116,7 +118,7 @@ func kindOf(r *http.Request) kind {
 		return renewal
 	case strings.Contains(path, "/apis/authentication.k8s.io/"), strings.Contains(path, "/apis/authorization.k8s.io/"):
 		return other // questions about who asks us
-	case strings.HasSuffix(path, "/events"), strings.Contains(path, "/events/"):
+	case rehearse.ResourceOf(path) == "events":
 		return other // what happened is told by whoever saw it
 	}
 	return write

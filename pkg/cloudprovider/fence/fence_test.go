@@ -118,6 +118,8 @@ func TestWhatIsNoWriteAlwaysPasses(t *testing.T) {
 		{http.MethodDelete, "/api/v1/nodes/n1"},
 		{http.MethodPost, "/api/v1/namespaces/a/secrets"},
 		{http.MethodPut, "/api/v1/namespaces/a/configmaps/c"},
+		{http.MethodPatch, "/api/v1/namespaces/events/services/web/status"},
+		{http.MethodPatch, "/api/v1/nodes/events"},
 	} {
 		if err := p.send(r[0], r[1]); !errors.Is(err, ErrNotLeading) {
 			t.Errorf("%s %s: %v", r[0], r[1], err)
