@@ -135,6 +135,11 @@ func (i *Instances) labelChange(node *v1.Node) (decide.LabelChange, bool) {
 		return decide.LabelChange{}, false
 	}
 	change := decide.Labels(node.Labels, ownedLabels(node), m.describe(c, node))
+	if m.hosted(c, node) && m.host == nil {
+		// That there is no such host says nothing: hosts are moved to another
+		// cluster while their machines run.
+		change = change.KeepAll(ownedLabels(node))
+	}
 	news := len(change.Set) > 0 || len(change.Remove) > 0 || !slices.Equal(change.Owned, ownedLabels(node))
 	return change, news
 }

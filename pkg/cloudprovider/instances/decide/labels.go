@@ -140,6 +140,16 @@ func Labels(current map[string]string, owned []string, d Description) LabelChang
 	return c
 }
 
+// KeepAll returns the change without the removals. The labels that we set before
+// stay ours.
+func (c LabelChange) KeepAll(owned []string) LabelChange {
+	c.Remove = nil
+	c.Owned = append(slices.Clone(c.Owned), owned...)
+	slices.Sort(c.Owned)
+	c.Owned = slices.Compact(c.Owned)
+	return c
+}
+
 // Own returns the value of zone, region and type labels that a Node has
 // already, in the present spelling.
 func Own(labels map[string]string) Description {
