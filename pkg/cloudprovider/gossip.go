@@ -3,6 +3,7 @@ package cloudprovider
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/ccm-baremetal/ccm-baremetal/pkg/cloudprovider/document"
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/rehearse"
 )
 
 // The Secret with which the announcers encrypt what they say to each other.
@@ -37,7 +39,7 @@ type gossipKey struct {
 // Name returns the name under which the framework knows the controller.
 func (g *gossipKey) Name() string { return gossipKeyController }
 
-// Run tries until there is a Secret, or ctx ends. An API server that cannot be
+// Run tries until there is a Secret, in a rehearsal once, or ctx ends. An API server that cannot be
 // reached yet, or rights that are granted later, cost no more than time.
 func (g *gossipKey) Run(ctx context.Context) {
 	said := ""
@@ -47,7 +49,7 @@ func (g *gossipKey) Run(ctx context.Context) {
 		case err == nil:
 			g.log.Info("gossip key created", "namespace", g.namespace, "secret", GossipSecret)
 			return
-		case apierrors.IsAlreadyExists(err):
+		case apierrors.IsAlreadyExists(err), errors.Is(err, rehearse.ErrWithheld):
 			return
 		case err.Error() != said:
 			g.log.Warn("gossip key not created, will retry", "namespace", g.namespace, "secret", GossipSecret, "err", err)

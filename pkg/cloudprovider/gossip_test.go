@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/ccm-baremetal/ccm-baremetal/pkg/rehearse"
 )
 
 func key(t *testing.T, client *fake.Clientset) []byte {
@@ -69,6 +72,22 @@ func TestGossipKeyOfTheUserIsLeftAlone(t *testing.T) {
 	if got := string(key(t, client)); got != "mine" {
 		t.Errorf("key is %q", got)
 	}
+}
+
+// What is only observed is counted once.
+func TestGossipKeyIsWithheldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, fmt.Errorf("create a secret: %w", rehearse.ErrWithheld)
+		})
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		(&gossipKey{client: client, namespace: "kube-system", log: slog.New(slog.DiscardHandler)}).Run(ctx)
+		if n := len(client.Actions()); n != 1 {
+			t.Errorf("tried %d times", n)
+		}
+	})
 }
 
 func TestGossipKeyGivesUpWithItsContext(t *testing.T) {
