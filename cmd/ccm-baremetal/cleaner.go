@@ -32,12 +32,13 @@ type cleaner struct {
 	class config.Services // which Services are ours
 }
 
-// running names what of ours is at work.
+// running names what of ours is at work, in whatever namespace: it would lose the
+// conditions that it works by.
 func (c *cleaner) running(ctx context.Context, now time.Time) ([]string, error) {
 	out := []string{}
-	pods, err := c.client.CoreV1().Pods(c.namespace).List(ctx, metav1.ListOptions{LabelSelector: workloads})
+	pods, err := c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: workloads})
 	if err != nil {
-		return nil, fmt.Errorf("list Pods in %s: %w", c.namespace, err)
+		return nil, fmt.Errorf("list Pods of all namespaces: %w", err)
 	}
 	for _, p := range pods.Items {
 		if p.Status.Phase == v1.PodRunning {

@@ -133,13 +133,16 @@ func TestCleanupLeavesNothingOfOurs(t *testing.T) {
 func TestCleanupWaitsForTheEndOfWhatRuns(t *testing.T) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "announcer-x", Labels: map[string]string{"app.kubernetes.io/name": "announcer"}}}
 	pod.Status.Phase = v1.PodRunning
+	elsewhere := pod.DeepCopy()
+	elsewhere.Namespace = "lb"
 	for name, c := range map[string]struct {
 		age  time.Duration
 		pod  *v1.Pod
 		want string
 	}{
-		"a controller": {time.Second, nil, "cp_1"},
-		"an announcer": {time.Hour, pod, "announcer-x"},
+		"a controller":                    {time.Second, nil, "cp_1"},
+		"an announcer":                    {time.Hour, pod, "announcer-x"},
+		"one that is installed elsewhere": {time.Hour, elsewhere, "lb/announcer-x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := leftovers(leaseOf(c.age))
