@@ -33,7 +33,8 @@ spec:
 // What a step may take before it has failed, and what the product promises,
 // twice: the machine may be busy.
 const (
-	patience      = time.Minute
+	patience      = time.Minute      // for a step
+	buildPatience = 20 * time.Minute // for the first, which compiles both programs
 	takeoverBound = 3 * time.Second
 )
 
@@ -50,18 +51,19 @@ func newStory(l *lab.Lab) *story { return &story{lab: l} }
 // tell runs the steps in their order and stops at the first that fails.
 func (s *story) tell(ctx context.Context) error {
 	for _, step := range []struct {
-		title string
-		do    func(context.Context) error
+		title  string
+		within time.Duration
+		do     func(context.Context) error
 	}{
-		{"installing ccm-baremetal as its manifests say", s.install},
-		{"pods on three nodes, and an ordinary Service of type LoadBalancer", s.create},
-		{"a client in the same network uses the address", s.use},
-		{"who announces it, and why", s.explain},
-		{"the announcing node is cut off the switch", s.cut},
-		{"the new owner is stopped in order (SIGTERM)", s.stop},
+		{"installing ccm-baremetal as its manifests say", buildPatience, s.install},
+		{"pods on three nodes, and an ordinary Service of type LoadBalancer", patience, s.create},
+		{"a client in the same network uses the address", patience, s.use},
+		{"who announces it, and why", patience, s.explain},
+		{"the announcing node is cut off the switch", patience, s.cut},
+		{"the new owner is stopped in order (SIGTERM)", patience, s.stop},
 	} {
 		fmt.Println("\n==> " + step.title)
-		bounded, cancel := context.WithTimeout(ctx, patience)
+		bounded, cancel := context.WithTimeout(ctx, step.within)
 		err := step.do(bounded)
 		cancel()
 		if err != nil {
