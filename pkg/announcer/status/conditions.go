@@ -223,9 +223,14 @@ func (c *Conditions) due(key string, p pendingChange) time.Time {
 		at = later(at, p.since.Add(p.sure))
 	}
 	if w, ok := c.written[key]; ok && w.Condition == p.want {
-		at = later(at, w.at.Add(min(rewriteFirst<<min(w.again, 10), rewriteLast)))
+		at = later(at, w.at.Add(doubled(rewriteFirst, rewriteLast, w.again)))
 	}
 	return later(at, c.refused[key].until)
+}
+
+// doubled returns first, doubled so many times, and last at most.
+func doubled(first, last time.Duration, times int) time.Duration {
+	return min(first<<min(times, 10), last)
 }
 
 func later(a, b time.Time) time.Time {
@@ -290,7 +295,7 @@ func isRefusal(err error) bool {
 func (c *Conditions) putOff(key string, err error) {
 	c.mu.Lock()
 	times := c.refused[key].times
-	c.refused[key] = refusal{time.Now().Add(min(conditionRetry<<min(times, 10), refusedLast)), times + 1}
+	c.refused[key] = refusal{time.Now().Add(doubled(conditionRetry, refusedLast, times)), times + 1}
 	c.mu.Unlock()
 	if times == 0 {
 		c.o.Log.Warn("the condition Announced is refused, will retry ever more rarely", "service", key, "err", err)
