@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -121,8 +122,8 @@ func (d *dump) objects(ctx context.Context, client kubernetes.Interface, namespa
 	d.add("services.json", services, err)
 	nodes, err := core.Nodes().List(ctx, o)
 	d.add("nodes.json", nodes, err)
-	slices, err := client.DiscoveryV1().EndpointSlices("").List(ctx, o)
-	d.add("endpointslices.json", slices, err)
+	endpoints, err := client.DiscoveryV1().EndpointSlices("").List(ctx, o)
+	d.add("endpointslices.json", endpoints, err)
 	for _, name := range []string{"ccm-baremetal", "ccm-baremetal-accepted"} {
 		m, err := core.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 		d.add("configmap-"+name+".json", m, err)
@@ -183,8 +184,8 @@ func (d *dump) logs(ctx context.Context, client kubernetes.Interface, namespace 
 	}
 	lines := int64(logLines)
 	for _, p := range pods.Items {
-		sidecars := p.Status.InitContainerStatuses // FRR beside the announcer is one
-		for _, status := range append(sidecars[:len(sidecars):len(sidecars)], p.Status.ContainerStatuses...) {
+		// FRR beside the announcer is among the former.
+		for _, status := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 			for _, previous := range []bool{false, true} {
 				if previous && status.RestartCount == 0 {
 					continue

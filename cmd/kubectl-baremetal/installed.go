@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,7 +33,7 @@ func observes(template v1.PodTemplateSpec) bool {
 // if it has none, and whether it is given at all. The last one counts.
 func flagOf(template v1.PodTemplateSpec, name string) (value string, given bool) {
 	for _, c := range template.Spec.Containers {
-		args := append(append([]string(nil), c.Command...), c.Args...)
+		args := slices.Concat(c.Command, c.Args)
 		for i, arg := range args {
 			flag, after, joined := strings.Cut(arg, "=")
 			switch {
